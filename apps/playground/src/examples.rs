@@ -39,6 +39,8 @@ pub(crate) const FILES: &[(&str, &str)] = files!(
     "incast/storm.toml",
     "incast/swift.toml",
     "incast/watchdog.toml",
+    "infiniband/ring.toml",
+    "infiniband/routing.toml",
     "nvme/rdma.toml",
     "nvme/tcp.toml",
     "parameters/hpcc-ns3.toml",

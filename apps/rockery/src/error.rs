@@ -256,6 +256,9 @@ pub(crate) enum Error {
     /// An InfiniBand subnet that cannot be read, or contradicts itself.
     #[error(transparent)]
     Subnet(#[from] vendors::infiniband::Unreadable),
+    /// An option that simulations of InfiniBand do not have.
+    #[error("{0} is not there for InfiniBand yet: leave it out")]
+    NotOnInfiniband(&'static str),
     /// The fabric file describes Ethernet, and the command needs an InfiniBand subnet.
     #[error("{0}: the links are Ethernet: set link-layer = \"infiniband\" in [nic.default]")]
     NoInfiniband(PathBuf),
@@ -382,6 +385,7 @@ impl Error {
             | Self::Configuration(_)
             | Self::Subnet(_)
             | Self::NoInfiniband(_)
+            | Self::NotOnInfiniband(_)
             | Self::Scenario(_)
             | Self::Findings(_)
             | Self::CommandsFailed { .. } => 1,

@@ -19,11 +19,13 @@ pub enum Drop {
     HopLimit,
     /// The switch has no next hop for the destination.
     NoRoute,
+    /// InfiniBand: the packet had no credits for its lifetime at the head of a lane.
+    Lifetime,
 }
 
 impl Drop {
     /// How many reasons there are.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
 
     /// All reasons, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -33,6 +35,7 @@ impl Drop {
         Self::Storm,
         Self::HopLimit,
         Self::NoRoute,
+        Self::Lifetime,
     ];
 
     /// The name of the reason in tables.
@@ -44,13 +47,17 @@ impl Drop {
             Self::Storm => "watchdog",
             Self::HopLimit => "hop-limit",
             Self::NoRoute => "no-route",
+            Self::Lifetime => "lifetime",
         }
     }
 
     /// Whether the queue had no room; switches count this where packets leave, and the other reasons where
     /// packets arrive.
     pub const fn is_of_queue(self) -> bool {
-        matches!(self, Self::Egress | Self::Early | Self::Storm)
+        matches!(
+            self,
+            Self::Egress | Self::Early | Self::Storm | Self::Lifetime
+        )
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::config::{CLASSES, PfcConfig, Profile, QueueConfig, Red, RedAt};
 use crate::counters::{Incidents, QueueCounters};
 use crate::ingress::PfcSignal;
+use crate::lanes::{CreditUpdate, DELIMITER_BYTES, Lanes};
 use crate::packet::{ECN_CE, FRAME_OVERHEAD_BYTES, Packet, PacketId, Packets};
 use crate::queue::Queue;
 use crate::random::Pcg32;
@@ -40,6 +41,8 @@ pub enum Frame {
     Packet(PacketId),
     /// A pause frame.
     Pause(PauseFrame),
+    /// InfiniBand: a flow control packet.
+    Credits(CreditUpdate),
 }
 
 /// The next action of a port: send a packet, send a pause frame, wait, or nothing.
@@ -59,6 +62,18 @@ pub enum Next {
         /// When the port is free again.
         end: Time,
     },
+    /// This flow control packet leaves now.
+    Credits {
+        /// The lane, and the limit that the peer is told.
+        update: CreditUpdate,
+        /// When the port is free again.
+        end: Time,
+    },
+    /// InfiniBand: the packet was at the head of its lane for too long, and is dropped.
+    Expired {
+        /// The packet's number.
+        id: PacketId,
+    },
     /// Nothing may leave before this moment.
     Wait(Time),
     /// No queue holds a packet.
@@ -70,21 +85,23 @@ pub enum Next {
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Egress {
-    busy_until: Time,
+    pub(crate) busy_until: Time,
     /// The time of the requested wake; `NEVER` when none is requested.
     wake_at: Time,
     /// Queues that hold packets, queues that the peer stopped, queues with a shaper: one bit each.
-    occupied: u8,
-    paused: u8,
-    shaped: u8,
+    pub(crate) occupied: u8,
+    pub(crate) paused: u8,
+    pub(crate) shaped: u8,
     /// Priorities for which the last signal to the peer is Xoff, and those that the next pause frame names.
     xoff_sent: u8,
-    announce: u8,
+    pub(crate) announce: u8,
     /// Queues that the watchdog has found in a storm.
     storming: u8,
+    /// Queues are the lanes of an InfiniBand port; all of them count as having shapers.
+    pub(crate) has_lanes: bool,
     /// Queues get their next packet when the one before has left.
     is_fed: bool,
-    rate: Rate,
+    pub(crate) rate: Rate,
     /// How long before the port is free the next frame is committed to it.
     commitment: Span,
     refresh_at: Time,
@@ -92,12 +109,13 @@ pub struct Egress {
     levels: Levels,
     round: RoundRobin,
     deficits: [i32; CLASSES],
-    queues: [Queue; CLASSES],
+    pub(crate) queues: [Queue; CLASSES],
     paused_until: [Time; CLASSES],
     paused_since: [Time; CLASSES],
     resumed_at: [Time; CLASSES],
     paused_ps: [u64; CLASSES],
     incidents: Option<Box<Incidents>>,
+    pub(crate) lanes: Option<Box<Lanes>>,
 }
 
 const _: () = assert!(
@@ -119,6 +137,7 @@ impl Egress {
             xoff_sent: 0,
             announce: 0,
             storming: 0,
+            has_lanes: false,
             is_fed: false,
             rate,
             commitment: rate.time_of(COMMITMENT_BYTES),
@@ -133,6 +152,7 @@ impl Egress {
             resumed_at: [Time(0); CLASSES],
             paused_ps: [0; CLASSES],
             incidents: None,
+            lanes: None,
         }
     }
 
@@ -364,12 +384,23 @@ impl Egress {
             self.announce |= self.xoff_sent;
         }
         if self.announce != 0 {
-            return self.send_pause(now, &profile.pfc);
+            return if self.has_lanes {
+                self.send_credits(now)
+            } else {
+                self.send_pause(now, &profile.pfc)
+            };
         }
         self.end_pauses(now);
         let mut eligible = self.occupied & !self.paused;
         if eligible & self.shaped != 0 {
-            eligible &= !self.shaped_back(eligible, now);
+            if self.has_lanes {
+                if let Some(id) = self.take_expired(eligible, now, packets) {
+                    return Next::Expired { id };
+                }
+                eligible &= !self.block_lanes(eligible, now, packets);
+            } else {
+                eligible &= !self.shaped_back(eligible, now);
+            }
         }
         if eligible == 0 {
             return self.wait();
@@ -466,7 +497,7 @@ impl Egress {
         self.rate.time_of(QUANTUM_BYTES).times(u64::from(quanta))
     }
 
-    fn pause_queue(&mut self, class: usize, now: Time, until: Time) {
+    pub(crate) fn pause_queue(&mut self, class: usize, now: Time, until: Time) {
         if self.paused >> class & 1 == 0 {
             self.paused |= 1 << class;
             self.paused_since[class] = now;
@@ -474,7 +505,7 @@ impl Egress {
         self.paused_until[class] = until;
     }
 
-    fn resume_queue(&mut self, class: usize, now: Time) {
+    pub(crate) fn resume_queue(&mut self, class: usize, now: Time) {
         if self.paused >> class & 1 == 1 {
             self.paused &= !(1 << class);
             self.paused_ps[class] += (now - self.paused_since[class]).0;
@@ -564,6 +595,13 @@ impl Egress {
                 .head()
                 .map_or(0, |id| u32::from(packets[id].length))
         };
+        if self.has_lanes
+            && let Some(lanes) = &mut self.lanes
+        {
+            let length = |lane: u8| heads(usize::from(lane));
+            let lowest = eligible.trailing_zeros() as u8;
+            return usize::from(lanes.choose(eligible, length).unwrap_or(lowest));
+        }
         self.round.choose(
             candidates,
             &profile.queues,
@@ -598,12 +636,17 @@ impl Egress {
             packets[id].tos |= ECN_CE;
             queue.count_mark(packets[id].length);
         }
-        let wire_bytes = length + FRAME_OVERHEAD_BYTES;
+        let mut wire_bytes = length + FRAME_OVERHEAD_BYTES;
         if let Some(shaper) = &config.shaper {
             // A bucket that is full holds `burst`: the next packet is due by its rate, less what was saved.
             let burst = shaper.rate.time_of(shaper.burst_bytes);
             let floor = Time(now.0.saturating_sub(burst.0));
             queue.eligible_at = queue.eligible_at.max(floor) + shaper.rate.time_of(wire_bytes);
+        } else if self.has_lanes
+            && let Some(lanes) = &mut self.lanes
+        {
+            lanes.send(class, packets[id].length);
+            wire_bytes = length + DELIMITER_BYTES;
         }
         self.busy_until = now + self.rate.time_of(wire_bytes);
         Next::Packet {

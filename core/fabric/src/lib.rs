@@ -8,7 +8,8 @@
 //!
 //! A driver calls a [`Switch`] for three reasons, at moments that never run backwards:
 //! - [`Switch::handle_packet`]: the last bit of a packet arrived at a port,
-//! - [`Switch::handle_pause`]: a pause frame arrived,
+//! - [`Switch::handle_pause`]: a pause frame arrived ([`Switch::handle_credits`]: a flow control packet of
+//!   InfiniBand),
 //! - [`Switch::handle_wake`]: the time of a wake that it requested has come.
 //!
 //! Within each call it answers through a [`Wire`]: a frame starts to leave and ends then; wake this port at
@@ -26,9 +27,11 @@ pub mod columns;
 pub mod config;
 mod counters;
 mod egress;
+mod egress_lanes;
 pub mod headroom;
 mod in_flight;
 mod ingress;
+pub mod lanes;
 mod next_hops;
 mod packet;
 mod queue;
@@ -54,7 +57,7 @@ pub use packet::{
 };
 pub use random::Pcg32;
 pub use route::{Routes, Spread, ecmp_select};
-pub use switch::{Switch, Wire};
+pub use switch::{LinkNews, Switch, Wire};
 pub use telemetry::{HOPS_MAX, Hop, TELEMETRY_BYTES, Telemetry};
 pub use time::{RATE_BPS_MAX, RATE_BPS_MIN, Rate, Span, Time};
 pub use watchdog::Watchdog;

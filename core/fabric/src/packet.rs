@@ -87,7 +87,7 @@ pub struct Packet {
     pub entropy: u32,
     /// The switch that the destination is attached to.
     pub leaf: u32,
-    /// The port of that switch.
+    /// The port of that switch. InfiniBand, where the LID says it: how many switches the packet has crossed.
     pub exit: u16,
     /// Bytes of the frame from the destination address to the frame check sequence.
     pub length: u16,
@@ -95,7 +95,7 @@ pub struct Packet {
     pub tos: u8,
     /// 802.1Q priority code point, or [`UNTAGGED`].
     pub pcp: u8,
-    /// How many switches it may still cross.
+    /// How many switches it may still cross; 0 on InfiniBand.
     pub hop_limit: u8,
     /// Its operation, and whether it may take another path than the packets before it.
     pub kind: PacketKind,

@@ -1,12 +1,17 @@
 //! The switch: packets that arrive are classified, routed, admitted to the buffer, queued, scheduled and
 //! sent.
 
+mod lanes;
+
+pub use lanes::LinkNews;
+
 use crate::config::{
     CLASSES, ClassMap, Limit, PORTS_MAX, PortConfig, Profile, RedAt, SwitchConfig, Treatment,
 };
 use crate::counters::{BufferCounters, Drop, IngressCounters, LinkCounters, PortCounters};
 use crate::egress::{Egress, Frame, Next, PauseFrame};
 use crate::ingress::{Buffer, Ingress, PfcSignal};
+use crate::lanes::LaneMap;
 use crate::packet::{Packet, PacketId, Packets, UNTAGGED};
 use crate::random::Pcg32;
 use crate::route::Routes;
@@ -56,6 +61,8 @@ pub struct Switch {
     random: Pcg32,
     buffer: Buffer,
     watchdog: Option<Watchdog>,
+    /// InfiniBand: the lanes of service levels.
+    lane_map: Option<Box<LaneMap>>,
 }
 
 const _: () = assert!(
@@ -85,6 +92,7 @@ impl Switch {
             profiles: config.profiles.clone(),
             routes,
             watchdog: None,
+            lane_map: None,
             random,
             number,
         }
@@ -113,6 +121,9 @@ impl Switch {
         let ports = &self.ports;
         let load = |port: u16| ports[usize::from(port)].egress.queued_bytes();
         let out = match packet.hop_limit.checked_sub(1) {
+            None if self.lane_map.is_some() => {
+                return self.handle_on_lane(now, port, id, packets, wire);
+            }
             None => return self.drop(port, id, Drop::HopLimit, packets, wire),
             Some(left) => {
                 packet.hop_limit = left;
@@ -469,7 +480,11 @@ impl Switch {
         let profile = &self.profiles[usize::from(*profile)];
         let next = egress.next(now, profile, packets, &mut self.random);
         let wake = match next {
-            Next::Packet { end, .. } | Next::Pause { end, .. } => egress.has_more().then_some(end),
+            Next::Packet { end, .. } | Next::Pause { end, .. } | Next::Credits { end, .. } => {
+                egress.has_more().then_some(end)
+            }
+            // What follows may leave now.
+            Next::Expired { .. } => Some(now),
             Next::Wait(at) => Some(at),
             Next::Idle => None,
         };
@@ -483,6 +498,10 @@ impl Switch {
                 wire.send(port, Frame::Packet(id), end, packets);
             }
             Next::Pause { frame, end } => wire.send(port, Frame::Pause(frame), end, packets),
+            Next::Credits { update, end } => {
+                wire.send(port, Frame::Credits(update), end, packets);
+            }
+            Next::Expired { id } => self.expire(now, port, id, packets, wire),
             Next::Wait(_) | Next::Idle => {}
         }
     }
@@ -498,6 +517,15 @@ impl Switch {
         let profile = &self.profiles[usize::from(*profile)];
         let group = usize::from(packet.group);
         let signal = ingress.release(group, cost, &profile.groups[group], &mut self.buffer);
+        if egress.has_lanes() {
+            let Packet {
+                ingress,
+                group,
+                length,
+                ..
+            } = packet;
+            return self.free_on_lane(now, ingress, group, length, packets, wire);
+        }
         if signal == PfcSignal::Xon && profile.pfc.send >> group & 1 == 1 {
             ingress.counters.resumes_sent += 1;
             egress.signal(profile.pfc.priority_of_group[group], PfcSignal::Xon);

@@ -23,6 +23,7 @@ mod profile;
 mod reference;
 pub mod schema;
 mod source;
+mod subnet_manager;
 mod sweep;
 mod unused;
 mod workload;
@@ -32,8 +33,8 @@ pub use document::{Document, INCLUDES_MAX, Origin, PATH_LEVELS_MAX, ReadFile};
 pub use error::{FileError, Mistake, Problem};
 pub use imported_subnet::ImportedSubnet;
 pub use network::{
-    ChannelAdapter, NamedFunction, NamedHost, NamedSwitch, Network, SharedAdapter, Subnet,
-    SubnetLink, SubnetSwitch, TablesInUse,
+    ChannelAdapter, LaneBuffers, Manager, NamedFunction, NamedHost, NamedSwitch, Network,
+    SharedAdapter, Subnet, SubnetLink, SubnetSwitch, TablesInUse,
 };
 pub use profile::automatic_headroom;
 pub use reference::reference;

@@ -2,6 +2,7 @@
 
 use super::congestion::{Congestion, Dcqcn, Hpcc, Swift};
 pub use super::links::{Down, Law, LinkTable};
+pub use super::subnet_manager::{RoutingEngine, SubnetManager};
 pub use super::workload::{Operation, Pattern, Sizes, Workload};
 
 use super::functions::Functions;
@@ -37,6 +38,8 @@ pub struct FabricFile {
     pub topology: Option<Generator>,
     /// How switches route packets.
     pub routing: Routing,
+    /// InfiniBand: the subnet manager of a simulation.
+    pub sm: SubnetManager,
     /// Kinds of adapters, by name. Hosts that name none have the one called `default`.
     pub nic: BTreeMap<String, NicTable>,
     /// Kinds of switches: how they treat traffic. Switches that name none have the one called `default`.
@@ -243,6 +246,11 @@ pub struct NicTable {
     pub pfc: Vec<u8>,
     /// Whether the adapter of a live host takes PFC and ETS from its switch by DCBX.
     pub willing: bool,
+    /// InfiniBand: service level of packets, 0 to 15, which `sm.qos-sl2vl` gives a virtual lane.
+    pub service_level: u8,
+    /// InfiniBand: receive buffer of each virtual lane, without `pcie`; with it, lanes share
+    /// `receive-buffer`. More than 128 KiB cannot be in use: credits count no further.
+    pub lane_buffer: Size,
     /// The congestion control of queue pairs.
     pub congestion: Congestion,
     /// Parameters of DCQCN, by the names of its paper's section 5.
@@ -326,6 +334,9 @@ pub struct Qos {
     /// Whether ports to live hosts take PFC and ETS from the adapter by DCBX. The buffer stays divided as
     /// this table has it.
     pub willing: bool,
+    /// InfiniBand, in a simulation: receive buffer of each virtual lane of each port. More than 128 KiB
+    /// cannot be in use: credits count no further.
+    pub lane_buffer: Size,
 }
 
 /// When a switch forwards a packet.
@@ -537,6 +548,10 @@ impl FileNames {
     }
 }
 
+/// Receive buffer of a virtual lane: assumed, since chips do not publish it. It is more than what is under
+/// way in 2 us and a packet at 100 Gb/s.
+const LANE_BUFFER: u64 = 64 << 10;
+
 fn microsecond() -> Timespan {
     Timespan(Span::from_us(1))
 }
@@ -590,6 +605,8 @@ impl Default for NicTable {
             priority: 3,
             pfc: alloc::vec![3],
             willing: false,
+            service_level: 0,
+            lane_buffer: Size(LANE_BUFFER),
             congestion: Congestion::Dcqcn,
             dcqcn: Dcqcn::default(),
             swift: Swift::default(),
@@ -636,6 +653,7 @@ impl Default for Qos {
             pfc: Pfc::default(),
             lossy_limit: Threshold(Limit::Dynamic(fabric::config::ALPHA_ONE)),
             willing: false,
+            lane_buffer: Size(LANE_BUFFER),
         }
     }
 }

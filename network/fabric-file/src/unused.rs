@@ -4,7 +4,8 @@ use super::document::{Document, Origin, Written};
 use super::error::{Mistake, Problem};
 use super::network::Network;
 use super::schema::{
-    FabricFile, Generator, LinkTable, NicTable, Pattern, Qos, Shape, SpreadKind, Trust, Workload,
+    FabricFile, Generator, LinkTable, NicTable, Pattern, Qos, RoutingEngine, Shape, SpreadKind,
+    Trust, Workload,
 };
 use super::{congestion::Congestion, schema::Law};
 use alloc::borrow::ToOwned;
@@ -112,17 +113,6 @@ const NIC_ETHERNET: [&str; 12] = [
     "hpcc",
 ];
 
-/// Fields of `[qos.NAME]` about headers and pauses of Ethernet.
-const QOS_ETHERNET: [&str; 7] = [
-    "trust",
-    "default-class",
-    "dscp",
-    "pcp",
-    "pfc",
-    "headroom-pool",
-    "willing",
-];
-
 impl Reader<'_> {
     fn is_infiniband(&self) -> bool {
         self.network.infiniband.is_some()
@@ -133,6 +123,7 @@ impl Reader<'_> {
         match keys[..] {
             ["topology", field] => generator(self.file.topology.as_ref()?, field),
             ["routing", field] => self.routing(field),
+            ["sm", field] => self.manager(field),
             ["nic", name, ref field @ ..] => self.nic(name, field),
             ["qos", name, ref field @ ..] => self.qos(name, field),
             ["processor", name, field] => self.processor(name, field),
@@ -165,9 +156,26 @@ impl Reader<'_> {
             "flowlet-gap" if routing.spread != SpreadKind::Flowlet => {
                 Some(nowhere("spread is not \"flowlet\""))
             }
+            "reaction" if self.is_infiniband() => Some(nowhere(
+                "the manager of a subnet routes once in a simulation",
+            )),
             "reaction" if self.file.link.iter().all(|link| link.down.is_empty()) => {
                 Some(nowhere("no link goes down"))
             }
+            _ => None,
+        }
+    }
+
+    fn manager(&self, field: &str) -> Option<Reason> {
+        let sm = &self.file.sm;
+        match field {
+            _ if !self.is_infiniband() => {
+                Some(nowhere("no adapter has link-layer = \"infiniband\""))
+            }
+            "roots" if sm.routing != RoutingEngine::Updn => {
+                Some(nowhere("routing is not \"updn\""))
+            }
+            "lfts" if sm.routing != RoutingEngine::File => Some(nowhere("routing is not \"file\"")),
             _ => None,
         }
     }
@@ -183,9 +191,19 @@ impl Reader<'_> {
         {
             return Some(nowhere("only packets and ports of Ethernet have it"));
         }
+        let of_infiniband = matches!(field, ["service-level" | "lane-buffer"]);
+        if of_infiniband && !self.is_infiniband() {
+            return Some(nowhere("link-layer is not \"infiniband\""));
+        }
         let nic = self.file.nic.get(name)?;
         let stores = !self.file.storage.is_empty();
         match field {
+            ["lane-buffer"] if nic.pcie.is_some() => {
+                Some(nowhere("lanes share the receive-buffer of pcie"))
+            }
+            ["congestion"] if self.is_infiniband() && nic.congestion != Congestion::Window => Some(
+                nowhere("adapters of InfiniBand have \"window\" or none here"),
+            ),
             ["willing"] => Some((Effect::Lab, "only a lab exchanges DCBX".to_owned())),
             ["protocol"] if !stores => Some(nowhere("only [[storage]] uses it")),
             ["reorder-window"] if !nic.out_of_order => Some(nowhere("out-of-order is not true")),
@@ -202,13 +220,12 @@ impl Reader<'_> {
         if !switches.any(|qos| qos.as_deref() == Some(name)) {
             return Some(nowhere(&self.no_switch(name)));
         }
-        let is_of_ethernet = match field {
-            ["queue", _, field, ..] => *field == "ecn",
-            [field, ..] => QOS_ETHERNET.contains(field),
-            [] => false,
-        };
+        if field == ["lane-buffer"] && !self.is_infiniband() {
+            return Some(nowhere("no adapter has link-layer = \"infiniband\""));
+        }
+        let is_of_ethernet = field != ["lane-buffer"];
         if self.is_infiniband() && is_of_ethernet {
-            return Some(nowhere("only packets and switches of Ethernet have it"));
+            return Some(nowhere("only switches of Ethernet have it"));
         }
         let qos = self.file.qos.get(name)?;
         match field {
@@ -370,9 +387,16 @@ fn link(link: &LinkTable, field: &str) -> Option<Reason> {
     }
 }
 
+/// Whether a workload has one of these patterns.
+fn is_among(workload: &Workload, patterns: &[Pattern]) -> bool {
+    let own = workload.pattern.filter(|_| workload.load.is_none());
+    own.is_some_and(|own| patterns.contains(&own))
+}
+
 fn workload(workload: &Workload, field: &str) -> Option<Reason> {
     let by_load = [
         "pattern",
+        "shift",
         "messages",
         "bytes",
         "depth",
@@ -396,6 +420,10 @@ fn workload(workload: &Workload, field: &str) -> Option<Reason> {
         "to" if workload.pattern == Some(Pattern::Ring) && workload.load.is_none() => {
             "in a ring each of from sends to the next of from"
         }
+        "to" if is_among(workload, &[Pattern::Shift, Pattern::Bisection]) => {
+            "each of from sends to another one of from"
+        }
+        "shift" if !is_among(workload, &[Pattern::Shift]) => "the pattern is not \"shift\"",
         _ => return None,
     };
     Some(nowhere(why))

@@ -17,6 +17,9 @@ pub struct Workload {
     /// Which hosts send to which. Without it `from` and `to` are the same number of hosts, and the pattern is
     /// `pairs`.
     pub pattern: Option<Pattern>,
+    /// `shift`: how many places further.
+    #[serde(default = "one")]
+    pub shift: u32,
     /// Hosts that send; `*` stands for anything in a name.
     #[serde(default = "everyone")]
     pub from: Vec<String>,
@@ -87,6 +90,12 @@ pub enum Pattern {
     Permutation,
     /// Each of `from` to the next one, the last to the first. `to` has no effect.
     Ring,
+    /// Each of `from` to the one that is `shift` places further, around the end of the list. `to` has no
+    /// effect.
+    Shift,
+    /// `from` is divided into two halves at random: each host of one half and a random one of the other send
+    /// to each other. `to` has no effect.
+    Bisection,
 }
 
 /// The operation that a workload posts.

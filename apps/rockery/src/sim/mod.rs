@@ -157,10 +157,27 @@ fn name_notes(notes: &[String]) {
     }
 }
 
+/// Refuses options that InfiniBand does not have.
+fn refuse_options_of_ethernet(sim: &Sim, experiment: &Experiment) -> Result<(), Error> {
+    let options = [
+        ("--pcap", !sim.pcap.is_empty()),
+        ("--skip-steady", sim.skip_steady),
+    ];
+    let is_infiniband = experiment.subnet.is_some();
+    let mut refused = options
+        .into_iter()
+        .filter(|(_, is_given)| is_infiniband && *is_given);
+    match refused.next() {
+        Some((option, _)) => Err(Error::NotOnInfiniband(option)),
+        None => Ok(()),
+    }
+}
+
 /// One run: a table, and the files that the options name. Returns how many findings `--fail-on` names.
 fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<usize, Error> {
     let sim = plan.sim;
     let mut experiment = runs::experiment(plan.document, point, plan.files)?;
+    refuse_options_of_ethernet(sim, &experiment)?;
     name_notes(&experiment.notes());
     let known = experiment.notes().len();
     experiment.scenario.threads = sim.threads.unwrap_or(1);

@@ -129,6 +129,7 @@ pub(super) fn all(plan: &RunPlan<'_>, show: bool) -> Result<Vec<(usize, Report)>
                     }
                     let report =
                         experiment(plan.document, point, plan.files).and_then(|mut experiment| {
+                            super::refuse_options_of_ethernet(plan.sim, &experiment)?;
                             experiment.scenario.watch.sample_every = plan.sim.sample;
                             experiment.scenario.watch.hops = plan.sim.hops;
                             experiment.scenario.skip_steady = plan.sim.skipping();

@@ -59,6 +59,7 @@ impl Wire for Cables<'_> {
                 let what = What::SenderPaused(port, priorities, stopped, quanta);
                 self.events.add(end + self.delay + RESPONSE, what);
             }
+            Frame::Credits(_) => panic!("ports of Ethernet send no credits"),
         }
     }
 
@@ -284,6 +285,7 @@ impl Net {
             }
             Next::Wait(at) => Some(at),
             Next::Pause { .. } | Next::Idle => None,
+            Next::Credits { .. } | Next::Expired { .. } => panic!("{next:?} at a port of Ethernet"),
         };
         if let Some(at) = wake.filter(|at| egress.wants_wake(*at)) {
             self.events.add(at, What::SenderWake(sender));

@@ -3,6 +3,7 @@
 mod any;
 mod counters;
 mod driver;
+mod lanes;
 mod lossless;
 mod pausing;
 mod queues;

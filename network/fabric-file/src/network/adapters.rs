@@ -160,6 +160,7 @@ impl NetworkBuilder<'_> {
             ("ack-priority", nic.ack_priority.unwrap_or(0), 7),
             ("retries", nic.retries, 7),
             ("timeout", nic.timeout, 31),
+            ("service-level", nic.service_level, 15),
         ] {
             if value > limit {
                 let what = format!("{value} is more than {limit}");

@@ -8,10 +8,13 @@ mod links;
 mod nic_values;
 mod nodes;
 mod port_profiles;
+mod sm_table;
 mod switches;
 mod vendor_switches;
 
 pub use functions::{NamedFunction, SharedAdapter};
+pub use sm_table::{LaneBuffers, Manager};
+
 pub use infiniband_subnet::{ChannelAdapter, Subnet, SubnetLink, SubnetSwitch};
 
 use super::document::{Document, ReadFile};
@@ -81,6 +84,8 @@ pub struct Network {
     pub adapters: Vec<SharedAdapter>,
     /// What an InfiniBand subnet has besides; `None` if the links are Ethernet.
     pub infiniband: Option<Subnet>,
+    /// The manager of that subnet in a simulation.
+    pub manager: Option<Manager>,
     /// How traffic is spread.
     pub spread: Spread,
     /// The tables that hosts and switches have.
@@ -163,6 +168,7 @@ impl Network {
         let infiniband = builder.subnet();
         builder.add_functions();
         let hosts = builder.adapters();
+        let manager = infiniband.as_ref().map(|_| builder.manager(files));
         let switches = if builder.problems.is_empty() {
             builder.configure(files, infiniband.as_ref())
         } else {
@@ -184,6 +190,7 @@ impl Network {
             hosts,
             switches,
             infiniband,
+            manager,
             adapters: builder.shared,
             spread,
         })

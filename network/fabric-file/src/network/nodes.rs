@@ -87,7 +87,7 @@ impl NetworkBuilder<'_> {
         Vec::new()
     }
 
-    fn unknown(&mut self, field: &str, kind: &str, name: &str, host: bool) {
+    pub(super) fn unknown(&mut self, field: &str, kind: &str, name: &str, host: bool) {
         let names = if host { &self.hosts } else { &self.switches };
         let meant = nearest(name, names.iter()).map(|meant| format!("did you mean \"{meant}\"?"));
         let some: Vec<&str> = names.iter().take(8).collect();

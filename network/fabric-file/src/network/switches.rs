@@ -6,7 +6,7 @@ use super::{NamedSwitch, NetworkBuilder, Subnet};
 use crate::document::ReadFile;
 use crate::error::Mistake;
 use crate::profile::{Wrong, bytes, is_closed};
-use crate::schema::{Forwarding, Qos};
+use crate::schema::{Forwarding, LinkLayer, Qos};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -67,7 +67,8 @@ impl NetworkBuilder<'_> {
         switches
     }
 
-    /// Sets cut-through on links into switches that cut through, where no port of the switch is faster.
+    /// Sets cut-through on links into switches that cut through, where no port of the switch is faster. All
+    /// switches of InfiniBand do.
     fn cut_through(&mut self) {
         let cuts = |entry: &Option<usize>| {
             let entry = entry.map(|entry| &self.file.switch[entry]);
@@ -77,7 +78,9 @@ impl NetworkBuilder<'_> {
                 .file
                 .qos
                 .get(entry.map_or("default", |entry| entry.qos.as_str()));
-            !vendor && qos.is_some_and(|qos| qos.forwarding == Forwarding::CutThrough)
+            let is_infiniband = self.layer == LinkLayer::Infiniband;
+            is_infiniband
+                || !vendor && qos.is_some_and(|qos| qos.forwarding == Forwarding::CutThrough)
         };
         let cuts: Vec<bool> = self.switch_entry.iter().map(cuts).collect();
         let mut fastest = alloc::vec![0; cuts.len()];

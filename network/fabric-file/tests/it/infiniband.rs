@@ -227,11 +227,143 @@ fn fields_of_the_other_link_layer_have_no_effect() {
                 "nic.default.dscp",
                 "nic.default.pfc",
                 "nic.default.willing",
+                "qos.default.buffer",
                 "qos.default.queue.0.ecn.at",
+                "qos.default.queue.0.weight",
                 "qos.default.trust",
             ],
         ),
         (ethernet, vec!["host.0.guid", "switch.0.ports"]),
+    ] {
+        let (document, file) = document(&text).unwrap();
+        let mut none = |name: &str| Err(format!("no file {name}"));
+        let network = Network::build(&document, &file, &mut none).unwrap();
+        let mut fields: Vec<String> = unused(&document, &file, &network)
+            .iter()
+            .map(|unused| unused.keys.join("."))
+            .collect();
+        fields.sort();
+        assert_eq!(fields, expected);
+    }
+}
+
+const PAIR: &str = "topology = { kind = \"star\", hosts = 2, infiniband = \"4x EDR\" }\n";
+
+#[test]
+fn mistakes_of_the_manager_are_named() {
+    for (lines, expected) in [
+        ("[sm]\nmax-vls = 3", "sm.max-vls: 3 virtual lanes"),
+        (
+            "[sm]\nqos-sl2vl = \"0,9\"",
+            "sm.qos-sl2vl: \"0,9\" does not name lanes alone",
+        ),
+        (
+            "[sm]\nmax-vls = 2\nqos-sl2vl = \"0,2\"",
+            "write lanes from 0 to 1",
+        ),
+        (
+            "[sm]\nqos-sl2vl = \"0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0\"",
+            "sm.qos-sl2vl: 17 lanes, and there are 16 service levels",
+        ),
+        (
+            "[sm]\nqos-vlarb-low = \"0\"",
+            "sm.qos-vlarb-low: \"0\" is no lane with its weight",
+        ),
+        (
+            "[sm]\nqos-vlarb-high = \"8:1\"",
+            "sm.qos-vlarb-high: \"8:1\" is no lane",
+        ),
+        (
+            "[sm]\nqos-vlarb-low = \"0:64,1:0\"",
+            "lane 1 of a service level has no weight in either table",
+        ),
+        (
+            "[sm]\nrouting = \"file\"",
+            "sm.routing: \"file\" needs tables",
+        ),
+        (
+            "[sm]\nrouting = \"file\"\nlfts = \"none\"",
+            "sm.lfts: none: there is no such file",
+        ),
+        (
+            "[sm]\nrouting = \"updn\"\nroots = [\"spine\"]",
+            "sm.roots[0]: no switch is called \"spine\"",
+        ),
+        (
+            "lane-buffer = \"1KiB\"",
+            "nic.default.lane-buffer: 1024 bytes for each of 1 lanes",
+        ),
+        (
+            "pcie = { receive-buffer = \"32KiB\" }",
+            "nic.default.pcie.receive-buffer: 32768 bytes for each of 8 lanes",
+        ),
+        (
+            "[qos.default]\nlane-buffer = \"4KiB\"",
+            "a packet has to fit: write 4288B or more",
+        ),
+        (
+            "service-level = 16",
+            "nic.default.service-level: 16 is more than 15",
+        ),
+    ] {
+        let message = message(&format!("{PAIR}{BASE}{lines}\n"));
+        assert!(message.contains(expected), "{lines}\n{message}");
+    }
+}
+
+#[test]
+fn the_manager_has_the_lanes_of_the_file() {
+    let network = build(&format!(
+        "{PAIR}{BASE}lane-buffer = \"1MiB\"\n[sm]\nmax-vls = 4\nqos-sl2vl = \"1,0\"\n\
+         qos-vlarb-high = \"3:7\"\nhead-of-queue-lifetime = 20\nleaf-head-of-queue-lifetime = 1\n"
+    ));
+    let manager = network.unwrap().manager.unwrap();
+    assert_eq!(manager.lane_of_level[..6], [1, 0, 2, 3, 0, 1]);
+    let low: Vec<u8> = manager
+        .arbitration
+        .low
+        .iter()
+        .map(|entry| entry.lane)
+        .collect();
+    assert_eq!(
+        (manager.arbitration.high[0].weight, low),
+        (7, vec![0, 1, 2])
+    );
+    let lifetimes = manager.lifetimes.map(|life| life.map(|life| life.0));
+    assert_eq!(lifetimes, [None, Some(8_192_000)]);
+    // Credits count no further than 2,048 blocks.
+    assert_eq!(
+        (manager.buffers.hosts, manager.buffers.switches),
+        (vec![2_048; 2], vec![1_024])
+    );
+}
+
+#[test]
+fn fields_of_the_manager_without_effect_are_named() {
+    let sm = "[sm]\nroots = [\"s0\"]\nlfts = \"t\"\n";
+    for (text, expected) in [
+        (
+            format!("{PAIR}[routing]\nreaction = \"1ms\"\n{BASE}congestion = \"swift\"\n{sm}"),
+            vec![
+                "nic.default.congestion",
+                "routing.reaction",
+                "sm.lfts",
+                "sm.roots",
+            ],
+        ),
+        (
+            format!(
+                "{}[nic.default]\nservice-level = 1\nlane-buffer = \"8KiB\"\n\
+                 [qos.default]\nlane-buffer = \"8KiB\"\n[sm]\nmax-vls = 2\n",
+                PAIR.replace(", infiniband = \"4x EDR\"", "")
+            ),
+            vec![
+                "nic.default.lane-buffer",
+                "nic.default.service-level",
+                "qos.default.lane-buffer",
+                "sm.max-vls",
+            ],
+        ),
     ] {
         let (document, file) = document(&text).unwrap();
         let mut none = |name: &str| Err(format!("no file {name}"));

@@ -8,12 +8,14 @@ mod replay;
 mod run;
 mod station;
 mod storage;
+mod subnet;
 mod workload;
 
 pub use adapter::{pcie_bps, pcie_name};
 pub use path::{Path, Paths};
 pub use run::{Progress, Ran};
 pub use station::Station;
+pub use subnet::ManagedSubnet;
 
 use self::file_table::FileTable;
 use crate::world::{AdapterFunction, Flow, Guard, Scenario, SriovAdapterConfig, Watch};
@@ -36,6 +38,8 @@ pub struct Experiment {
     pub network: Network,
     /// The input of the engine.
     pub scenario: Scenario,
+    /// InfiniBand: the subnet as its manager has set it up, for a simulation.
+    pub subnet: Option<ManagedSubnet>,
     /// Names of the workloads, by the number that flows have.
     pub workloads: Vec<String>,
     /// Fields with a value that has no effect.
@@ -50,14 +54,8 @@ impl Experiment {
     /// # Errors
     /// The first error of the file, with its place; and settings of the command line that have no effect.
     pub fn new(document: &Document, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
-        let experiment = Self::idle(document, files)?;
-        if experiment.network.infiniband.is_some() {
-            let what = "a simulation has no links of InfiniBand: no credits and no virtual lanes";
-            let instead = "run the file by rockery lab, or write link-layer = \"ethernet\"";
-            let table = experiment.network.tables.nic.first();
-            let field = format!("nic.{}.link-layer", table.map_or("default", String::as_str));
-            return Err(document.mistake(Mistake::Combination, &field, what.into(), instead));
-        }
+        let mut experiment = Self::idle(document, files)?;
+        experiment.manage(document)?;
         if experiment.scenario.flows.is_empty() {
             let instead = "add [[workload]] or [[storage]]";
             return Err(document.mistake(
@@ -122,6 +120,7 @@ impl Experiment {
             file,
             network,
             scenario,
+            subnet: None,
             workloads,
             unused,
             written: document.written_below(&["nic", "qos"]),
@@ -153,6 +152,15 @@ impl Experiment {
             Some(left.chain(others).collect::<Vec<_>>())
         });
         unused.chain(vendors.flatten()).collect()
+    }
+
+    /// Bytes that each packet takes on a link besides its own.
+    pub fn gap_bytes(&self) -> u32 {
+        let host = self.scenario.hosts.first();
+        host.map_or(
+            fabric::FRAME_OVERHEAD_BYTES,
+            crate::world::HostConfig::gap_bytes,
+        )
     }
 
     /// The link and direction that a port sends in; ports are called `h0` or `sw0:3`.

@@ -2,13 +2,16 @@
 
 use super::Experiment;
 use crate::world::Headers;
+use fabric::Span;
 use fabric::topology::{Link, Node};
-use fabric::{FRAME_OVERHEAD_BYTES, Span};
 use std::collections::VecDeque;
 
 /// Bytes of an Ethernet frame around a RoCEv2 packet's payload: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4,
 /// frame check sequence 4.
 const HEADERS_BYTES: u64 = 62;
+
+/// The same of InfiniBand: LRH 8, BTH 12, ICRC 4, VCRC 2.
+const LOCAL_BYTES: u64 = 26;
 
 /// The RETH, in the first packet of a WRITE or, with out-of-order receive, in each.
 const RETH_BYTES: u64 = 16;
@@ -108,9 +111,13 @@ impl Experiment {
         let host = &self.scenario.hosts[from as usize];
         let mtu = u64::from(host.mtu.bytes());
         let packets = bytes.div_ceil(mtu).max(1);
-        let overhead = u64::from(FRAME_OVERHEAD_BYTES + host.telemetry_bytes());
+        let overhead = u64::from(host.gap_bytes() + host.telemetry_bytes());
         let (first, each, control) = match host.headers {
             Headers::Fixed { data, control } => (0, u64::from(data), u64::from(control)),
+            Headers::Infiniband if host.out_of_order => {
+                (0, LOCAL_BYTES + RETH_BYTES, LOCAL_BYTES + 4)
+            }
+            Headers::Infiniband => (RETH_BYTES, LOCAL_BYTES, LOCAL_BYTES + 4),
             Headers::RoceV2 if host.out_of_order => {
                 (0, HEADERS_BYTES + RETH_BYTES, HEADERS_BYTES + 4)
             }

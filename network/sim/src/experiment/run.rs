@@ -40,6 +40,9 @@ impl Experiment {
     /// When the scenario does not fit together, or has more samples than fit.
     pub fn run(&self, watch: &mut dyn FnMut(Progress) -> bool) -> Result<Ran, ScenarioError> {
         let mut world = World::new(&self.scenario)?;
+        if let Some(subnet) = &self.subnet {
+            world.set_lanes(&subnet.setup);
+        }
         for (number, switch) in (0..).zip(&self.network.switches) {
             switch
                 .watchdog

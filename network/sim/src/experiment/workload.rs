@@ -20,6 +20,8 @@ pub(super) fn pattern_name(workload: &Workload) -> String {
         Pattern::Each => "each",
         Pattern::Permutation => "permutation",
         Pattern::Ring => "ring",
+        Pattern::Shift => "shift",
+        Pattern::Bisection => "bisection",
     }
     .to_owned()
 }
@@ -158,9 +160,9 @@ impl FlowInput<'_> {
             Pattern::Pairs => from.iter().copied().zip(to.iter().copied()).collect(),
             Pattern::Each => each(from, to),
             Pattern::Permutation => permutation(from, to, rng),
-            Pattern::Ring => (0..from.len())
-                .map(|index| (from[index], from[(index + 1) % from.len()]))
-                .collect(),
+            Pattern::Ring => shift(from, 1),
+            Pattern::Shift => shift(from, self.workload.shift as usize),
+            Pattern::Bisection => bisection(from, rng),
         };
         let own = pairs.iter().find(|(from, to)| from == to).copied();
         let pairs: Vec<(u32, u32)> = pairs.into_iter().filter(|(from, to)| from != to).collect();
@@ -266,7 +268,7 @@ fn queue_pairs(workload: &Workload, from: usize, to: usize) -> usize {
     let pairs = match workload.pattern.unwrap_or(PATTERN) {
         Pattern::Each => from.saturating_mul(to),
         Pattern::Pairs => from.min(to),
-        Pattern::Permutation | Pattern::Ring => from,
+        Pattern::Permutation | Pattern::Ring | Pattern::Shift | Pattern::Bisection => from,
     };
     pairs.saturating_mul(workload.qps as usize)
 }
@@ -311,9 +313,48 @@ fn permutation(from: &[u32], to: &[u32], rng: &mut RunRng) -> Vec<(u32, u32)> {
     from.iter().copied().zip(to).collect()
 }
 
+/// Each to the one that is so many places further.
+fn shift(hosts: &[u32], places: usize) -> Vec<(u32, u32)> {
+    let to = |index: usize| hosts[(index + places) % hosts.len()];
+    (0..hosts.len())
+        .map(|index| (hosts[index], to(index)))
+        .collect()
+}
+
+/// Two halves by chance, with pairs across that send to each other. One of an odd number is left over.
+fn bisection(hosts: &[u32], rng: &mut RunRng) -> Vec<(u32, u32)> {
+    let mut order = hosts.to_vec();
+    for index in (1..order.len()).rev() {
+        order.swap(index, rng.below(index as u64 + 1) as usize);
+    }
+    let (one, other) = order.split_at(order.len() / 2);
+    let pairs = one.iter().copied().zip(other.iter().copied());
+    pairs
+        .flat_map(|(one, other)| [(one, other), (other, one)])
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bisection_pairs_all_across_two_halves() {
+        let hosts: Vec<u32> = (10..41).collect();
+        let pairs = bisection(&hosts, &mut RunRng::new(1));
+        assert_eq!(pairs.len(), 30);
+        let mut senders: Vec<u32> = pairs.iter().map(|(from, _)| *from).collect();
+        senders.sort_unstable();
+        senders.dedup();
+        assert_eq!(senders.len(), 30);
+        assert!(pairs.iter().all(|(from, to)| pairs.contains(&(*to, *from))));
+        assert_ne!(pairs, bisection(&hosts, &mut RunRng::new(2)));
+    }
+
+    #[test]
+    fn a_shift_goes_around_the_end() {
+        assert_eq!(shift(&[5, 6, 7], 2), [(5, 7), (6, 5), (7, 6)]);
+    }
 
     #[test]
     fn a_permutation_gives_each_host_one_sender_other_than_itself() {

@@ -10,8 +10,7 @@ use crate::world::{Flow, FlowResult, FunctionDrops, Latency, Order, Results, Sam
 use fabric::config::CLASSES;
 use fabric::topology::{End, Node};
 use fabric::{
-    Drop, FRAME_OVERHEAD_BYTES, GroupCounters, Incidents, LinkCounters, PortCounters,
-    QueueCounters, Rate, Time,
+    Drop, GroupCounters, Incidents, LinkCounters, PortCounters, QueueCounters, Rate, Time,
 };
 use std::collections::BTreeMap;
 
@@ -334,7 +333,8 @@ pub fn port_reports(experiment: &Experiment, results: &Results) -> Vec<PortRepor
             };
             let other = link.ends[usize::from(1 - direction)];
             let rate = link.config.rate;
-            let mut report = port(&counted, rate, results.end);
+            let gap = experiment.gap_bytes();
+            let mut report = port(&counted, rate, gap, results.end);
             report.port = experiment.network.port_name(end);
             report.to = experiment.network.port_name(other);
             (report.link, report.direction) = (number, direction);
@@ -443,11 +443,11 @@ fn by_priority(counted: &Counted<'_>, of: fn(&Incidents) -> [u64; CLASSES]) -> V
     }
 }
 
-fn port(counted: &Counted<'_>, rate: Rate, end: Time) -> PortReport {
+fn port(counted: &Counted<'_>, rate: Rate, gap: u32, end: Time) -> PortReport {
     let queues = queues(counted);
     let packets: u64 = queues.iter().map(|queue| queue.packets).sum();
     let bytes: u64 = queues.iter().map(|queue| queue.bytes).sum();
-    let on_wire = (bytes + packets * u64::from(FRAME_OVERHEAD_BYTES)) as f64 * 8.0;
+    let on_wire = (bytes + packets * u64::from(gap)) as f64 * 8.0;
     let capacity = rate.bps() as f64 * end.0 as f64 / 1e12;
     PortReport {
         port: String::new(),

@@ -207,6 +207,7 @@ impl<'a> WorldBuilder<'a> {
                         && link.config.bit_errors == 0
                         && extra.chance == Chance::None,
                     watched,
+                    repeats_after: None,
                 };
             }
         }

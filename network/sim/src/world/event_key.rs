@@ -9,7 +9,7 @@ pub(crate) enum EventKind {
     Arrival = 0,
     /// The port that sends into the direction is to be looked at.
     Wake = 1,
-    /// A pause frame that came over the direction takes effect.
+    /// A pause frame or flow control packet that came over the direction takes effect.
     Pause = 2,
     /// A host's clock: only directions that hosts send into.
     Clock = 3,

@@ -4,6 +4,7 @@
 use super::link_direction::{Content, LinkDirection};
 use super::results::FlowHop;
 use fabric::config::CLASSES;
+use fabric::lanes::DELIMITER_BYTES;
 use fabric::{Egress, FRAME_OVERHEAD_BYTES, Packet, PacketId, Rate, Span, Time};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -96,12 +97,12 @@ impl Trace {
             return;
         }
         let length = u32::from(packet.length);
-        let start = Time(
-            end.0
-                - self.rates[lane as usize]
-                    .time_of(length + FRAME_OVERHEAD_BYTES)
-                    .0,
-        );
+        // Packets of InfiniBand have no hop limit.
+        let gap = match packet.hop_limit {
+            0 => DELIMITER_BYTES,
+            _ => FRAME_OVERHEAD_BYTES,
+        };
+        let start = Time(end.0 - self.rates[lane as usize].time_of(length + gap).0);
         let class = usize::from(packet.class());
         let key = (content.flow, lane);
         let left_at = self.tallies.get(&key).and_then(|tally| tally.left_at);
@@ -125,7 +126,10 @@ impl Trace {
         hop.link = info.link;
         hop.direction = info.direction;
         hop.from = content.from;
-        hop.crossed = HOP_LIMIT.saturating_sub(packet.hop_limit);
+        hop.crossed = match packet.hop_limit {
+            0 => packet.exit as u8,
+            left => HOP_LIMIT.saturating_sub(left),
+        };
         hop.packets += 1;
         hop.bytes += u64::from(length);
         hop.marked += u64::from(packet.is_marked() && !was_marked);

@@ -1,7 +1,15 @@
 //! One direction of a link, a lane, and what the packets on it carry.
 
 use fabric::topology::LinkConfig;
-use fabric::{Rate, Span};
+use fabric::{LinkNews, PauseFrame, Rate, Span};
+
+/// What a port tells the one at the other end of its link, besides packets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum LinkFrame {
+    Pause(PauseFrame),
+    /// On links with credits.
+    News(LinkNews),
+}
 
 /// The content of a packet of the fabric.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +55,8 @@ pub(super) struct LinkDirection {
     pub(super) link: u32,
     pub(super) direction: u8,
     pub(super) watched: bool,
+    /// InfiniBand: the longest time between two flow control packets; one that is lost is repeated then.
+    pub(super) repeats_after: Option<Span>,
 }
 
 impl LinkDirection {
@@ -70,6 +80,7 @@ impl LinkDirection {
         link: u32::MAX,
         direction: 0,
         watched: false,
+        repeats_after: None,
     };
 
     /// Whether there is a link.

@@ -4,13 +4,14 @@
 use super::event_key::{EventKey, EventKind};
 use super::events::Events;
 use super::hops::{Departure, Trace};
-use super::link_direction::{Content, LinkDirection};
+use super::link_direction::{Content, LinkDirection, LinkFrame};
 use super::link_rng::LinkRng;
 use super::results::LIVE_FLOW;
 use super::results::{Captured, CapturedFrame};
+use fabric::lanes::{CREDIT_PACKET_BYTES, CreditUpdate};
 use fabric::topology::{Chance, Extra, LinkConfig, Topology};
 use fabric::{
-    ECN_CE, Frame, InFlight, LinkCounters, PAUSE_FRAME_BYTES, Packet, PacketId, Packets,
+    ECN_CE, Frame, InFlight, LinkCounters, LinkNews, PAUSE_FRAME_BYTES, Packet, PacketId, Packets,
     PauseFrame, Pcg32, Span, Telemetry, Time, Wire,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -63,10 +64,10 @@ pub(super) enum Crossing {
         content: Content,
         telemetry: Option<Box<Telemetry>>,
     },
-    Pause {
+    LinkFrame {
         lane: u32,
         at: Time,
-        frame: PauseFrame,
+        frame: LinkFrame,
     },
 }
 
@@ -77,7 +78,7 @@ impl Crossing {
     pub(super) const fn at(&self) -> Time {
         match self {
             Self::Packet { packet, .. } => packet.arrives(),
-            Self::Pause { at, .. } => *at,
+            Self::LinkFrame { at, .. } => *at,
         }
     }
 }
@@ -107,7 +108,7 @@ pub(super) struct LinkState {
     /// Packets under way, by lane, where they overtake each other.
     overtaking: BTreeMap<u32, InFlight>,
     /// Pause frames under way, by lane: few lanes ever have any.
-    pauses: Vec<VecDeque<(Time, PauseFrame)>>,
+    link_frames: Vec<VecDeque<(Time, LinkFrame)>>,
     /// Packets and pause frames that leave for other parts, by part.
     pub(super) crossing: Vec<Vec<Crossing>>,
     rngs: Vec<Option<Box<LinkRng>>>,
@@ -154,7 +155,7 @@ impl LinkState {
                 .map(|info| HotDirection::new(info, part, trace.is_some()))
                 .collect(),
             overtaking: BTreeMap::new(),
-            pauses: vec![VecDeque::new(); table.len()],
+            link_frames: vec![VecDeque::new(); table.len()],
             crossing: vec![Vec::new(); parts],
             rngs: table.iter().enumerate().map(rng).collect(),
             captured: Vec::new(),
@@ -223,7 +224,8 @@ impl LinkState {
                 self.damaged += 1;
                 self.lost_on(lane, id);
                 self.give_back(id);
-                packets.remove(id);
+                let packet = packets.remove(id);
+                self.tell_lost(lane, &info, &packet, at);
                 return;
             }
             at += self.rngs[lane as usize]
@@ -413,16 +415,52 @@ impl LinkState {
         if !info.is_plain && self.is_lost(lane, &info, PAUSE_FRAME_BYTES, end, arrives) {
             return;
         }
-        let at = arrives + info.response;
-        if info.part == self.part {
-            self.pause_under_way(lane, at, frame);
-        } else {
-            self.crossing[usize::from(info.part)].push(Crossing::Pause { lane, at, frame });
+        self.send_link_frame(
+            lane,
+            &info,
+            arrives + info.response,
+            LinkFrame::Pause(frame),
+        );
+    }
+
+    /// A flow control packet leaves a port. A damaged one is as good as repeated when the next one is due,
+    /// since its counts are absolute.
+    pub(super) fn send_credits(&mut self, lane: u32, update: CreditUpdate, end: Time) {
+        let info = self.table[lane as usize];
+        let mut at = end + info.delay;
+        if !info.is_plain && self.is_lost(lane, &info, CREDIT_PACKET_BYTES, end, at) {
+            at += info.repeats_after.unwrap_or_default();
+        }
+        let frame = LinkFrame::News(LinkNews::Credits(update));
+        self.send_link_frame(lane, &info, at, frame);
+    }
+
+    /// The receiver of a lost packet hears of it with the next flow control packet that tells how much was
+    /// sent (IBTA 7.9.4.4).
+    fn tell_lost(&mut self, lane: u32, info: &LinkDirection, packet: &Packet, at: Time) {
+        if let Some(after) = info.repeats_after {
+            let (virtual_lane, length) = (packet.pcp, packet.length);
+            let news = LinkNews::Lost {
+                lane: virtual_lane,
+                length,
+            };
+            self.send_link_frame(lane, info, at + after, LinkFrame::News(news));
         }
     }
 
-    fn pause_under_way(&mut self, lane: u32, at: Time, frame: PauseFrame) {
-        self.pauses[lane as usize].push_back((at, frame));
+    fn send_link_frame(&mut self, lane: u32, info: &LinkDirection, at: Time, frame: LinkFrame) {
+        if info.part == self.part {
+            self.link_frame_under_way(lane, at, frame);
+        } else {
+            self.crossing[usize::from(info.part)].push(Crossing::LinkFrame { lane, at, frame });
+        }
+    }
+
+    fn link_frame_under_way(&mut self, lane: u32, at: Time, frame: LinkFrame) {
+        // Frames that are repeated arrive after some that left later.
+        let frames = &mut self.link_frames[lane as usize];
+        let place = frames.iter().rposition(|(other, _)| *other <= at);
+        frames.insert(place.map_or(0, |before| before + 1), (at, frame));
         self.events.push(at, EventKey::new(lane, EventKind::Pause));
     }
 
@@ -446,7 +484,7 @@ impl LinkState {
                 let info = self.table[lane as usize];
                 self.under_way(lane, &info, id, at, packets);
             }
-            Crossing::Pause { lane, at, frame } => self.pause_under_way(lane, at, frame),
+            Crossing::LinkFrame { lane, at, frame } => self.link_frame_under_way(lane, at, frame),
         }
     }
 
@@ -465,9 +503,9 @@ impl LinkState {
         Some(id)
     }
 
-    /// Takes the pause frame that takes effect now.
-    pub(super) fn pause(&mut self, lane: u32) -> Option<PauseFrame> {
-        self.pauses[lane as usize]
+    /// Takes the pause frame or flow control packet that takes effect now.
+    pub(super) fn link_frame(&mut self, lane: u32) -> Option<LinkFrame> {
+        self.link_frames[lane as usize]
             .pop_front()
             .map(|(_, frame)| frame)
     }
@@ -516,6 +554,7 @@ impl Wire for SwitchPorts<'_> {
         match frame {
             Frame::Packet(id) => self.links.send(lane, id, end, packets),
             Frame::Pause(frame) => self.links.send_pause(lane, frame, end),
+            Frame::Credits(update) => self.links.send_credits(lane, update, end),
         }
     }
 

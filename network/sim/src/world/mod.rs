@@ -22,6 +22,7 @@ mod events;
 mod extrapolate;
 mod hops;
 mod host;
+mod lanes;
 mod link_direction;
 mod link_rng;
 mod link_state;
@@ -45,6 +46,7 @@ mod threads;
 pub use build::{DEPTH_MAX, QUEUE_PAIRS_MAX, SAMPLES_MAX, ScenarioError, salt_of};
 pub use defaults::{Lossless, lossless_switches};
 pub use host::Receiving;
+pub use lanes::{LinkLanes, SubnetSetup};
 pub use live::{Delivered, LiveHosts, LivePacket, Offer};
 pub use partition::THREADS_MAX;
 pub use results::{
@@ -75,6 +77,9 @@ const CHECK_EVERY: Span = Span::from_us(50);
 
 /// Checks between two searches for deadlocks.
 const DEADLOCK_CHECKS: u64 = 20;
+
+/// The time between two of them.
+const DEADLOCK_SPAN: Span = Span(CHECK_EVERY.0 * DEADLOCK_CHECKS);
 
 /// A network that runs.
 #[derive(Debug)]
@@ -322,14 +327,16 @@ impl World {
                     .for_each(|part| part.poll_watchdogs(stop));
             }
             let number = stop.0 / CHECK_EVERY.0;
-            if number.is_multiple_of(DEADLOCK_CHECKS) && self.deadlocks.is_empty() {
-                self.deadlocks = deadlock::find(&self.parts, self.now);
-            }
             let next = self
                 .parts
                 .iter_mut()
                 .filter_map(|part| part.links.events.next_at())
                 .min();
+            // Lanes that stand still make no events, as pauses do that are repeated.
+            let rests = next.is_none_or(|next| next.0 - self.now.0 > DEADLOCK_SPAN.0);
+            if (rests || number.is_multiple_of(DEADLOCK_CHECKS)) && self.deadlocks.is_empty() {
+                self.deadlocks = deadlock::find(&self.parts, self.now);
+            }
             self.done |= !self.is_live && (next.is_none() || self.unfinished() == 0);
             if self.is_live && next.is_none() {
                 self.now = at.min(self.end);

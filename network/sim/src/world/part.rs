@@ -3,6 +3,7 @@
 use super::event_key::EventKind;
 use super::events::Due;
 use super::host::{Attachment, Context, Echoes, Host, Kind, Receiving};
+use super::link_direction::LinkFrame;
 use super::link_state::{LinkState, SwitchPorts};
 use super::live::LiveHosts;
 use super::placed_switch::PlacedSwitch;
@@ -137,11 +138,11 @@ fn drive_host(host: &mut Host, due: Due, context: &mut Context<'_>) {
             }
         }
         EventKind::Wake => host.handle_wake(now, context),
-        EventKind::Pause => {
-            if let Some(frame) = context.links.pause(lane) {
-                host.handle_pause(now, frame, context);
-            }
-        }
+        EventKind::Pause => match context.links.link_frame(lane) {
+            Some(LinkFrame::Pause(frame)) => host.handle_pause(now, frame, context),
+            Some(LinkFrame::News(news)) => host.handle_news(now, news, context),
+            None => {}
+        },
         EventKind::Clock => host.handle_clock(now, context),
     }
 }
@@ -169,11 +170,17 @@ fn drive_switch(
             }
         }
         EventKind::Pause => {
-            if let Some(frame) = ports.links.pause(lane) {
-                switch.handle_pause(now, port, frame, packets, &mut ports);
-                if let Some(trace) = &mut ports.links.trace {
-                    trace.paused(*first_lane + u32::from(port), now, switch.egress(port));
+            match ports.links.link_frame(lane) {
+                Some(LinkFrame::Pause(frame)) => {
+                    switch.handle_pause(now, port, frame, packets, &mut ports);
                 }
+                Some(LinkFrame::News(news)) => {
+                    switch.handle_credits(now, port, news, packets, &mut ports);
+                }
+                None => return,
+            }
+            if let Some(trace) = &mut ports.links.trace {
+                trace.paused(*first_lane + u32::from(port), now, switch.egress(port));
             }
         }
         EventKind::Wake | EventKind::Clock => switch.handle_wake(now, port, packets, &mut ports),

@@ -4,6 +4,7 @@
 use super::steady::SkipSteady;
 use super::storage::config::StorageConfig;
 use fabric::config::{CLASSES, PfcConfig, SwitchConfig};
+use fabric::lanes::DELIMITER_BYTES;
 use fabric::topology::Topology;
 use fabric::{FRAME_OVERHEAD_BYTES, Rate, Span, Spread, TELEMETRY_BYTES, Time};
 use rnic::{CongestionConfig, Mtu};
@@ -102,6 +103,9 @@ pub struct Marking {
 pub enum Headers {
     /// As they are on the wire: Ethernet, tag, IPv4, UDP, BTH, extended headers, ICRC.
     RoceV2,
+    /// Those of InfiniBand: LRH, BTH, extended headers, ICRC, VCRC. Links have credits and virtual lanes
+    /// ([`super::World::set_lanes`]).
+    Infiniband,
     /// So many for data and so many for everything else: for comparisons with models that count otherwise.
     Fixed {
         /// In data packets.
@@ -116,6 +120,7 @@ impl Headers {
     pub(super) fn of_data(self) -> u32 {
         match self {
             Self::RoceV2 => 14 + 20 + 8 + 12 + 4 + 4,
+            Self::Infiniband => 8 + 12 + 4 + 2,
             Self::Fixed { data, .. } => u32::from(data),
         }
     }
@@ -348,9 +353,18 @@ impl HostConfig {
         }
     }
 
+    /// Bytes that each packet takes on a link besides its own: preamble and gap, or the delimiters of
+    /// InfiniBand.
+    pub const fn gap_bytes(&self) -> u32 {
+        match self.headers {
+            Headers::Infiniband => DELIMITER_BYTES,
+            _ => FRAME_OVERHEAD_BYTES,
+        }
+    }
+
     /// Bytes that a data packet takes on a link besides its payload, preamble and gap included.
     pub(super) fn overhead_bytes(&self) -> u32 {
-        self.headers.of_data() + FRAME_OVERHEAD_BYTES + self.telemetry_bytes()
+        self.headers.of_data() + self.gap_bytes() + self.telemetry_bytes()
     }
 }
 

@@ -4,6 +4,7 @@
 mod crs504;
 mod functions;
 mod incast;
+mod infiniband;
 mod links;
 mod live_functions;
 mod nvme;
@@ -16,7 +17,7 @@ mod shapes;
 mod sonic;
 mod spraying;
 
-use fabric_file::Document;
+use fabric_file::{Document, ReadFile};
 use sim::experiment::Experiment;
 use sim::report::{Finding, Report};
 use sim::world::Results;
@@ -69,8 +70,15 @@ fn run_with(name: &str, sets: &[(&str, &str)], prepare: impl FnOnce(&mut Experim
             .set(path, value)
             .unwrap_or_else(|error| panic!("{error}"))
     });
-    let mut experiment =
-        Experiment::new(&document, &mut files).unwrap_or_else(|error| panic!("{error}"));
+    ran_of(&document, &mut files, prepare)
+}
+
+fn ran_of(
+    document: &Document,
+    files: &mut ReadFile<'_>,
+    prepare: impl FnOnce(&mut Experiment),
+) -> Ran {
+    let mut experiment = Experiment::new(document, files).unwrap_or_else(|error| panic!("{error}"));
     prepare(&mut experiment);
     let ran = experiment
         .run(&mut |_| true)

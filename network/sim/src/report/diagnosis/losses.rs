@@ -166,6 +166,7 @@ impl View<'_> {
                 format!("{name}: there is no route to the destination"),
                 "links that are down: see link.down",
             ),
+            Drop::Lifetime => super::subnet::lifetime(name),
         };
         Some(finding(Severity::Broken, String::new(), cause, instead))
     }

@@ -2,6 +2,7 @@
 //! measurable effect is no finding.
 
 mod losses;
+mod subnet;
 
 use super::alike::{grouped, listed};
 use super::{Finding, Report, Severity, counted};
@@ -32,7 +33,7 @@ pub(super) fn findings(
         results,
         report,
     };
-    let rules = [
+    let of_ethernet: [Rule<'_>; 10] = [
         View::deadlocks,
         View::losses,
         View::damaged,
@@ -44,6 +45,10 @@ pub(super) fn findings(
         View::notifications,
         View::without_effect,
     ];
+    let rules = match experiment.subnet {
+        Some(_) => subnet::rules().to_vec(),
+        None => of_ethernet.to_vec(),
+    };
     let mut findings: Vec<Finding> = Vec::new();
     let switches = experiment.network.switches.iter();
     let names = switches.map(|switch| switch.name.as_str()).collect();
@@ -55,6 +60,9 @@ pub(super) fn findings(
     findings.sort_by_key(|finding| finding.severity);
     findings
 }
+
+/// A rule: what it found.
+type Rule<'a> = fn(&View<'a>) -> Vec<Finding>;
 
 struct View<'a> {
     experiment: &'a Experiment,

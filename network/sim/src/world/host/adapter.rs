@@ -54,6 +54,9 @@ impl Host {
             self.function_drops.vlan += 1;
             return self.drop_arrived(id, context);
         }
+        if self.egress.has_lanes() {
+            self.receive_on_lane(id, context);
+        }
         if self.pcie.is_some() {
             return self.store(now, id, context);
         }
@@ -138,6 +141,9 @@ impl Host {
             self.take_telemetry(&content, &telemetry, context.echoes);
         }
         let packet = context.packets.remove(id);
+        if self.egress.has_lanes() {
+            self.egress.release_on_lane(packet.pcp, packet.length);
+        }
         context.receiving[content.flow as usize].note_packet(&content.headers);
         let arrival = Arrival {
             source: gid(content.from),
@@ -247,6 +253,9 @@ impl Host {
         if self.is_live {
             return self.pump_live(now, context);
         }
+        if self.egress.has_lanes() {
+            return self.pump_lanes(now, context);
+        }
         // Most acknowledgements arrive while the port is busy, and what waits for it has its call scheduled.
         if self.egress.is_awaited(now) && self.pcie.is_none() && self.seat.is_none() {
             self.look(now, context);
@@ -270,7 +279,8 @@ impl Host {
                 Next::Packet { id, end } => context.links.send(self.lane, id, end, context.packets),
                 Next::Pause { frame, end } => context.links.send_pause(self.lane, frame, end),
                 Next::Wait(at) => wake = at,
-                Next::Idle => {}
+                // Ports with lanes have their own way to send.
+                Next::Idle | Next::Credits { .. } | Next::Expired { .. } => {}
             }
         }
         let class = kind.marks[0].class;
@@ -321,7 +331,7 @@ impl Host {
 
     /// Has the device put a packet into the port's queue, and reads its payload over PCIe.
     #[inline]
-    fn transmit_packet(&mut self, now: Time, kind: &Kind, context: &mut Context<'_>) {
+    pub(super) fn transmit_packet(&mut self, now: Time, kind: &Kind, context: &mut Context<'_>) {
         let mut sink = PortSink {
             now,
             host: self.number,
@@ -460,6 +470,7 @@ impl Sink for PortSink<'_, '_> {
         let entropy = entropy.unwrap_or_else(|| digest(path.source_port, self.host, to));
         let mut packet = Packet::new(leaf, exit, length as u16, mark.tos, entropy);
         packet.pcp = mark.pcp;
+        packet.hop_limit = mark.hop_limit;
         packet.put_into_class(mark.class);
         packet.kind = kind(&headers.message);
         let from = if let Forgery::Gid(pretended) = forgery {

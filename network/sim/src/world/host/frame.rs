@@ -8,6 +8,12 @@ use wire::{Message, Service, Tail};
 /// Bytes that a frame has around the transport headers: Ethernet with check sequence, IPv4, UDP, ICRC.
 const OUTER_BYTES: u32 = 14 + 4 + 20 + 8 + 4;
 
+/// Bytes that a packet of InfiniBand has around the transport headers: LRH, ICRC, VCRC (IBTA 5.2).
+const LOCAL_BYTES: u32 = 8 + 4 + 2;
+
+/// What packets begin with.
+const HOP_LIMIT: u8 = 64;
+
 /// An 802.1Q tag.
 const TAG_BYTES: u32 = 4;
 
@@ -21,6 +27,8 @@ pub(super) struct Mark {
     pub(super) tos: u8,
     pub(super) pcp: u8,
     pub(super) tag_bytes: u32,
+    /// Switches that a packet may cross; 0 on InfiniBand, whose local route header has no such field.
+    pub(super) hop_limit: u8,
 }
 
 impl From<Marking> for Mark {
@@ -30,6 +38,20 @@ impl From<Marking> for Mark {
             tos: marking.dscp << 2 | if marking.ecn { ECT_0 } else { 0 },
             pcp: marking.pcp.unwrap_or(UNTAGGED),
             tag_bytes: if marking.pcp.is_some() { TAG_BYTES } else { 0 },
+            hop_limit: HOP_LIMIT,
+        }
+    }
+}
+
+impl Mark {
+    /// Of a packet of InfiniBand: the service level is in the place of the DSCP, and the virtual lane in that
+    /// of the priority code point.
+    pub(super) const fn of_lane(self) -> Self {
+        Self {
+            pcp: self.class,
+            tag_bytes: 0,
+            hop_limit: 0,
+            ..self
         }
     }
 }
@@ -82,6 +104,7 @@ pub(super) fn frame_bytes(headers: Headers, packet: &wire::Packet, payload: u32)
             let transport = transport_bytes(packet);
             (OUTER_BYTES + transport + payload.next_multiple_of(4)).max(FRAME_BYTES_MIN)
         }
+        Headers::Infiniband => LOCAL_BYTES + transport_bytes(packet) + payload.next_multiple_of(4),
         Headers::Fixed { data, control } => {
             payload + u32::from(if payload > 0 { data } else { control })
         }

@@ -62,7 +62,7 @@ impl Host {
                     }
                     Next::Pause { frame, end } => context.links.send_pause(self.lane, frame, end),
                     Next::Wait(at) => wake = Some(at),
-                    Next::Idle => {}
+                    Next::Idle | Next::Credits { .. } | Next::Expired { .. } => {}
                 }
             }
         }

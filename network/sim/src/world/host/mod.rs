@@ -2,6 +2,7 @@
 
 mod adapter;
 mod frame;
+mod lanes;
 mod live;
 mod program;
 mod replay;
@@ -14,7 +15,7 @@ pub use statistics::Receiving;
 use super::link_state::LinkState;
 use super::live::LiveHosts;
 use super::pcie_link::PcieLink;
-use super::scenario::{Forgery, HostConfig};
+use super::scenario::{Forgery, Headers, HostConfig};
 use super::sriov_adapter::{FunctionDrops, Seat, SriovAdapter};
 use super::storage::Store;
 use fabric::config::{CLASSES, PfcConfig, Profile, QueueConfig};
@@ -40,7 +41,11 @@ pub(super) struct Kind {
 
 impl Kind {
     pub(super) fn new(config: HostConfig, profile: Profile) -> Self {
-        let marks = [config.data, config.acknowledgements, config.notifications].map(Mark::from);
+        let mut marks =
+            [config.data, config.acknowledgements, config.notifications].map(Mark::from);
+        if config.headers == Headers::Infiniband {
+            marks = marks.map(Mark::of_lane);
+        }
         let telemetry_bytes = config.telemetry_bytes();
         Self {
             config,
