@@ -1,5 +1,5 @@
 //! Virtual lanes of a port of InfiniBand: credits in place of pauses (IBTA 7.9), arbitration (7.6.9), and the
-//! lifetime of packets at the head of a lane (18.2.5.4).
+//! lifetime of packets at the head of a lane (18.2).
 //!
 //! A port with lanes is an [`crate::Egress`] whose queues are the lanes. A lane whose next packet lacks
 //! credits is paused, until the peer has room for it: what looks at paused queues sees lanes as well.
@@ -23,10 +23,10 @@ pub const LANES: usize = CLASSES;
 /// How many service levels there are.
 pub const SERVICE_LEVELS: usize = 16;
 
-/// Bytes around a packet on the link: a delimiter at each end (IBTA volume 2, 5.2), and no gap.
+/// Bytes around a packet on the link: a delimiter at each end (IBTA volume 2, chapter 5), and no gap.
 pub const DELIMITER_BYTES: u32 = 2;
 
-/// A lane that dropped too many packets in a row drops all for so many lifetimes (IBTA 18.2.5.4).
+/// A lane that dropped too many packets in a row drops all for so many lifetimes (IBTA 18.2).
 const STALL_LIFETIMES: u64 = 8;
 
 /// The settings of the lanes of a port.
@@ -51,7 +51,7 @@ pub struct PortLanes {
     pub peer_blocks: u16,
 }
 
-/// From service levels to lanes (IBTA 7.6.6).
+/// From service levels to lanes (IBTA 7.6).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LaneMap {
     /// The same for all ports.

@@ -19,7 +19,7 @@ use rnic::CongestionConfig;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The longest time between two flow control packets of a lane, in symbols (IBTA 7.9.4), each of which is a
+/// The longest time between two flow control packets of a lane, in symbols (IBTA 7.9), each of which is a
 /// byte on each lane of the link.
 const SYMBOLS_BETWEEN: u64 = 65_536;
 

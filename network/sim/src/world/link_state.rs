@@ -436,7 +436,7 @@ impl LinkState {
     }
 
     /// The receiver of a lost packet hears of it with the next flow control packet that tells how much was
-    /// sent (IBTA 7.9.4.4).
+    /// sent (IBTA 7.9).
     fn tell_lost(&mut self, lane: u32, info: &LinkDirection, packet: &Packet, at: Time) {
         if let Some(after) = info.repeats_after {
             let (virtual_lane, length) = (packet.pcp, packet.length);

@@ -8,7 +8,7 @@ use wire::{Message, Service, Tail};
 /// Bytes that a frame has around the transport headers: Ethernet with check sequence, IPv4, UDP, ICRC.
 const OUTER_BYTES: u32 = 14 + 4 + 20 + 8 + 4;
 
-/// Bytes that a packet of InfiniBand has around the transport headers: LRH, ICRC, VCRC (IBTA 5.2).
+/// Bytes that a packet of InfiniBand has around the transport headers: LRH, ICRC, VCRC (IBTA chapter 5).
 const LOCAL_BYTES: u32 = 8 + 4 + 2;
 
 /// What packets begin with.
