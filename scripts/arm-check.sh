@@ -20,6 +20,16 @@ check() {
   "$@" >>"$log" 2>&1 || result="**failed**"
   row "$what" "$result, $((SECONDS - begin)) s"
 }
+# check_tests WHAT COMMAND…: the same with the number of tests that passed. Without any, nothing was tested.
+check_tests() {
+  local before number last=${#rows[@]}
+  before=$(wc -l <"$log")
+  check "$@"
+  number=$(tail -n +"$((before + 1))" "$log" |
+    awk '/^test result: / { sum += $4 } END { print sum + 0 }')
+  rows[last]=${rows[last]% |}", $number tests |"
+  ((number)) || rows[last]=${rows[last]/passed/**failed**}
+}
 tests() { "$cargo" test --no-fail-fast "$@"; }
 programs() { CARGO=$cargo scripts/as-root.sh scripts/test.py -p rockery-programs "$@"; }
 
@@ -29,15 +39,16 @@ row kernel "$(uname -r)"
 row distribution "$(. /etc/os-release && echo "$PRETTY_NAME")"
 row commit "$(git -c safe.directory='*' rev-parse --short HEAD 2>/dev/null || echo unknown)"
 check "build" "$cargo" build --workspace --all-targets
-check "protocols, simulator, readers of configurations" make quick
-check "operating system, links, rings (\`os\`, \`link\`)" tests -p rockery-os -p rockery-link
-check "devices, shared memory, killed peers (\`host\`)" tests -p rockery-host
-check "the C library: symbols, layouts, calls (\`abi\`, \`verbs\`)" tests -p rockery-abi -p rockery-verbs
-check "two devices over a bad network and rings, by seed" tests --release -p rockery-torture
-check "perftest: every operation" programs perftest::
-check "ping-pongs, with every byte checked" programs pingpong::
-check "programs on one host" programs same_host::
-check "connections: rping, ucmatose, cmtime" programs places::
+check_tests "protocols, simulator, readers of configurations" make quick
+check_tests "operating system, links, rings (\`os\`, \`link\`)" tests -p rockery-os -p rockery-link
+check_tests "devices, shared memory, killed peers (\`host\`)" tests -p rockery-host
+check_tests "the C library: symbols, layouts, calls (\`abi\`, \`verbs\`)" \
+  tests -p rockery-abi -p rockery-verbs
+check_tests "two devices over a bad network and rings, by seed" tests --release -p rockery-torture
+check_tests "perftest: every operation" programs perftest::
+check_tests "ping-pongs, with every byte checked" programs pingpong::
+check_tests "programs on one host" programs same_host::
+check_tests "connections: rping, ucmatose, cmtime" programs places::
 
 printf '\n| what | result |\n|---|---|\n'
 printf '%s\n' "${rows[@]}"
