@@ -56,6 +56,13 @@ impl NextHops {
         &self.ports[from as usize..from as usize + usize::from(count)]
     }
 
+    /// The groups of ports that lead to some destination, each once, in the order in which they were added.
+    pub fn groups(&self) -> impl Iterator<Item = &[u16]> {
+        self.groups
+            .iter()
+            .map(|(from, count)| &self.ports[*from as usize..][..usize::from(*count)])
+    }
+
     fn set_group(&mut self, leaf: u32, group: u16) {
         let leaf = leaf as usize;
         if self.group_of_leaf.len() <= leaf {

@@ -16,6 +16,7 @@ mod settings;
 mod shapes;
 mod sonic;
 mod spraying;
+mod uneven;
 
 use fabric_file::{Document, ReadFile};
 use sim::experiment::Experiment;

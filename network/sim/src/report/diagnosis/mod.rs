@@ -2,6 +2,7 @@
 //! measurable effect is no finding.
 
 mod losses;
+mod paths;
 mod subnet;
 
 use super::alike::{grouped, listed};
@@ -33,7 +34,7 @@ pub(super) fn findings(
         results,
         report,
     };
-    let of_ethernet: [Rule<'_>; 10] = [
+    let of_ethernet: [Rule<'_>; 11] = [
         View::deadlocks,
         View::losses,
         View::damaged,
@@ -41,6 +42,7 @@ pub(super) fn findings(
         View::storms,
         View::victims,
         View::reordering,
+        View::uneven_paths,
         View::pcie_links,
         View::notifications,
         View::without_effect,
@@ -373,58 +375,6 @@ impl View<'_> {
             ));
         }
         findings
-    }
-
-    /// Packets out of order and sent again although none was lost.
-    fn reordering(&self) -> Vec<Finding> {
-        let lost: u64 = self
-            .report
-            .switches
-            .iter()
-            .map(|switch| switch.dropped)
-            .sum::<u64>()
-            + self.report.damaged;
-        let again: u64 = self
-            .report
-            .workloads
-            .iter()
-            .map(|workload| workload.retransmitted)
-            .sum();
-        let order = self
-            .report
-            .workloads
-            .iter()
-            .map(|workload| workload.swapped_percent)
-            .fold(0.0, f64::max);
-        let Some(sender) = self
-            .sender()
-            .filter(|_| lost == 0 && again > 0 && order > 0.0)
-        else {
-            return Vec::new();
-        };
-        let seen = format!(
-            "{} again and none was lost: {order:.1} % arrived before their predecessor",
-            counted(again, "packet was sent", "packets were sent")
-        );
-        let (cause, instead) = if sender.out_of_order {
-            let cause = format!(
-                "packets overtake each other by more than the reorder window of {}",
-                sender.reorder_window
-            );
-            (
-                cause,
-                "nic.NAME.reorder-window, or paths of more equal length",
-            )
-        } else {
-            let cause = "packets take several paths, and the receiver accepts them in order only \
-                    (go-back-N)"
-                .to_owned();
-            (
-                cause,
-                "nic.NAME.out-of-order = true at both ends, or routing.spread = \"hash\"",
-            )
-        };
-        vec![finding(Severity::Slow, seen, cause, instead)]
     }
 
     fn pcie_links(&self) -> Vec<Finding> {
