@@ -84,6 +84,18 @@ pub struct Storage {
     pub jobs: u32,
     /// I/Os of each job; without it, as many as the duration lasts.
     pub ios: Option<u64>,
+    /// How long an I/O may take. When the first of a host takes longer, the host resets its controller, as
+    /// Linux does (`nvme_core.io_timeout`): the connections of all jobs between these two hosts end, and
+    /// their I/Os under way are cancelled.
+    #[serde(default = "io_timeout")]
+    pub io_timeout: Timespan,
+    /// From such a reset until the host is connected again, and sends what it cancelled once more.
+    #[serde(default = "reconnect_delay")]
+    pub reconnect_delay: Timespan,
+    /// How often a cancelled I/O is sent again before it ends with an error (`nvme_core.max_retries`). A
+    /// program in user space without retries has 0.
+    #[serde(default = "max_retries")]
+    pub max_retries: u32,
     /// Time at which it begins.
     #[serde(default = "at_once")]
     pub start: Timespan,
@@ -113,6 +125,18 @@ fn block() -> Size {
 
 fn one() -> u32 {
     1
+}
+
+fn io_timeout() -> Timespan {
+    Timespan(Span::from_us(30_000_000))
+}
+
+fn reconnect_delay() -> Timespan {
+    Timespan(Span::from_us(10_000_000))
+}
+
+fn max_retries() -> u32 {
+    5
 }
 
 fn at_once() -> Timespan {

@@ -1,13 +1,16 @@
 //! The pairs of hosts and targets that use storage.
 
 use super::file_table::FileTable;
-use crate::world::{DEPTH_MAX, Flow, Forgery, Transfer};
-use fabric::Time;
+use crate::world::{DEPTH_MAX, Flow, Forgery, IoLimits, Transfer};
+use fabric::{Span, Time};
 use fabric_file::hosts::{Access, Storage};
 use fabric_file::{FileError, Mistake, Network};
 
 /// Jobs of one table at most.
 const JOBS_MAX: usize = 1 << 20;
+
+/// The shortest timeout: each one takes a step of the simulation at least.
+const IO_TIMEOUT_MIN: Span = Span::from_us(1);
 
 /// The flows of a storage workload: one per job.
 pub(super) fn flows(
@@ -34,6 +37,10 @@ pub(super) fn flows(
         let what = format!("{} is not from 1 to {DEPTH_MAX}", storage.depth);
         return wrong("depth", what, "");
     }
+    if storage.io_timeout.0 < IO_TIMEOUT_MIN {
+        let what = "an I/O may take 1 us at least".to_owned();
+        return wrong("io-timeout", what, "write \"30s\", Linux' default");
+    }
     let flow = |(from, to): (u32, u32)| Flow {
         from,
         to,
@@ -48,6 +55,11 @@ pub(super) fn flows(
         workload: number as u32,
         forgery: Forgery::None,
         trace: None,
+        io: IoLimits {
+            timeout: storage.io_timeout.0,
+            reconnect: storage.reconnect_delay.0,
+            retries: storage.max_retries,
+        },
     };
     Ok(pairs
         .into_iter()

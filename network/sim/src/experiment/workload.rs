@@ -4,7 +4,7 @@ use super::FLOWS_MAX;
 use super::arrivals::{Arrivals, arrivals};
 use super::file_table::FileTable;
 use crate::random::RunRng;
-use crate::world::{Flow, Forgery, Transfer};
+use crate::world::{Flow, Forgery, IoLimits, Transfer};
 use fabric::Time;
 use fabric_file::schema::{Operation, Pattern, Workload};
 use fabric_file::{FabricFile, FileError, Mistake, Network};
@@ -62,6 +62,7 @@ pub(super) fn flows(
         workload: number as u32,
         forgery,
         trace: None,
+        io: IoLimits::LINUX,
     };
     let repeated = pairs
         .into_iter()

@@ -258,6 +258,7 @@ fn stores(experiment: &Experiment, results: &Results) -> Vec<StoreReport> {
             cores_busy_percent: percent(&result.cores_busy_ps),
             drives_busy_percent: percent(&result.drives_busy_ps),
             memory_busy_percent: percent(&[result.memory_busy_ps]),
+            io_timeouts: result.io_timeouts,
         };
     taking_part.map(report).collect()
 }

@@ -27,7 +27,7 @@ pub use sweep::{sweep_rows, swept_numbers};
 pub use table::{table, table_so_far};
 pub use vendors::{Printed, vendor_tables};
 
-use crate::world::{FunctionDrops, Sample};
+use crate::world::{FunctionDrops, IoTimeouts, Sample};
 use serde::{Deserialize, Serialize};
 
 /// A number with its noun: `1 switch`, `2 switches`.
@@ -132,6 +132,14 @@ pub struct StoreReport {
     pub drives_busy_percent: f64,
     /// How much of the time copies kept its memory busy, where the file limits that.
     pub memory_busy_percent: f64,
+    /// I/Os that it requested and that took too long.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub io_timeouts: IoTimeouts,
+}
+
+/// No I/O took too long.
+fn is_none(timeouts: &IoTimeouts) -> bool {
+    *timeouts == IoTimeouts::default()
 }
 
 /// The results of one workload, all of its queue pairs together.

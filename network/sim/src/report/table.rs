@@ -291,16 +291,35 @@ fn storage(report: &Report) -> String {
             at(|all| all.max),
         ]);
     }
-    let mut hosts = Rows::new(&["host", "cores", "busy", "drives busy"]);
+    format!("\n{}\n{}", rows.text(), storage_hosts(report).text())
+}
+
+/// Hosts that take part in storage; the columns of I/Os that took too long where there are any.
+fn storage_hosts(report: &Report) -> Rows {
+    let any_late = report
+        .stores
+        .iter()
+        .any(|store| store.io_timeouts.resets > 0);
+    let mut head = vec!["host", "cores", "busy", "drives busy"];
+    if any_late {
+        head.extend(["timed out", "resets", "sent again", "errors"]);
+    }
+    let mut hosts = Rows::new(&head);
     for store in report.stores.iter().take(PORTS_SHOWN) {
-        hosts.0.push(vec![
+        let mut row = vec![
             store.host.clone(),
             store.cores.to_string(),
             format!("{:.1}%", store.cores_busy_percent),
             format!("{:.1}%", store.drives_busy_percent),
-        ]);
+        ];
+        if any_late {
+            let late = store.io_timeouts;
+            let counts = [late.ios, late.resets, late.cancelled, late.errors];
+            row.extend(counts.map(|count| count.to_string()));
+        }
+        hosts.0.push(row);
     }
-    format!("\n{}\n{}", rows.text(), hosts.text())
+    hosts
 }
 
 /// Where the data of each workload waited, and the path of its slowest flow.

@@ -50,8 +50,8 @@ pub use lanes::{LinkLanes, SubnetSetup};
 pub use live::{Delivered, LiveHosts, LivePacket, Offer};
 pub use partition::THREADS_MAX;
 pub use results::{
-    Captured, CapturedFrame, Deadlock, FlowHop, FlowResult, HostResult, Latency, Order, Results,
-    Sample, Skip, SwitchResult,
+    Captured, CapturedFrame, Deadlock, FlowHop, FlowResult, HostResult, IoTimeouts, Latency, Order,
+    Results, Sample, Skip, SwitchResult,
 };
 pub use scenario::{
     Action, AdapterFunction, Flow, Forgery, Guard, Headers, HostConfig, Marking, PcieConfig,
@@ -59,7 +59,7 @@ pub use scenario::{
 };
 pub use sriov_adapter::FunctionDrops;
 pub use steady::SkipSteady;
-pub use storage::config::{Drives, Media, Processor, StorageConfig};
+pub use storage::config::{Drives, IoLimits, Media, Processor, StorageConfig};
 
 use fabric::config::CLASSES;
 use fabric::topology::Topology;
@@ -571,7 +571,7 @@ impl World {
         let reads = flow.operation == Transfer::Read;
         let (part, _) = self.host_at[flow.to as usize];
         let order = &self.parts[usize::from(part)].receiving[poster.number as usize].order;
-        let done = poster.completed == flow.messages;
+        let done = poster.completed + poster.errors == flow.messages;
         FlowResult {
             started: poster.started,
             finished: if done {

@@ -178,6 +178,21 @@ pub struct HostResult {
     pub memory_busy_ps: u64,
     /// How long each drive moved data, or commands.
     pub drives_busy_ps: Vec<u64>,
+    /// I/Os for storage that took too long.
+    pub io_timeouts: IoTimeouts,
+}
+
+/// I/Os of a host that took too long, and what followed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize, serde::Deserialize)]
+pub struct IoTimeouts {
+    /// I/Os without a response in time.
+    pub ios: u64,
+    /// Controllers that were reset for that.
+    pub resets: u64,
+    /// I/Os that a reset cancelled, and that were sent again.
+    pub cancelled: u64,
+    /// I/Os that were cancelled once too often, and ended with an error.
+    pub errors: u64,
 }
 
 /// The counters of one switch.

@@ -2,7 +2,7 @@
 //! that a fabric file, a test or a program fills in.
 
 use super::steady::SkipSteady;
-use super::storage::config::StorageConfig;
+use super::storage::config::{IoLimits, StorageConfig};
 use fabric::config::{CLASSES, PfcConfig, SwitchConfig};
 use fabric::lanes::DELIMITER_BYTES;
 use fabric::topology::Topology;
@@ -217,6 +217,8 @@ pub struct Flow {
     pub forgery: Forgery,
     /// Index of the recorded work requests that it posts, in place of messages that are all alike.
     pub trace: Option<u32>,
+    /// Storage: what is done about I/Os that take too long.
+    pub io: IoLimits,
 }
 
 /// A recorded work request.
@@ -388,6 +390,7 @@ impl Flow {
             workload: 0,
             forgery: Forgery::None,
             trace: None,
+            io: IoLimits::LINUX,
         }
     }
 }

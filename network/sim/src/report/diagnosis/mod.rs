@@ -1,6 +1,7 @@
 //! Findings: the settings that cause an observation. Each rule looks at counters first: a setting without a
 //! measurable effect is no finding.
 
+mod io_timeouts;
 mod losses;
 mod paths;
 mod subnet;
@@ -34,7 +35,7 @@ pub(super) fn findings(
         results,
         report,
     };
-    let of_ethernet: [Rule<'_>; 11] = [
+    let of_ethernet: [Rule<'_>; 12] = [
         View::deadlocks,
         View::losses,
         View::damaged,
@@ -43,6 +44,7 @@ pub(super) fn findings(
         View::victims,
         View::reordering,
         View::uneven_paths,
+        View::io_timeouts,
         View::pcie_links,
         View::notifications,
         View::without_effect,

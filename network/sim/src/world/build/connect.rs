@@ -137,6 +137,7 @@ impl WorldBuilder<'_> {
             peer,
             posted: 0,
             completed: 0,
+            errors: 0,
             failed: false,
             posts: VecDeque::new(),
             started: Time::NEVER,

@@ -30,6 +30,8 @@ pub(in crate::world) struct Poster {
     pub(in crate::world) peer: RegionKeys,
     pub(in crate::world) posted: u64,
     pub(in crate::world) completed: u64,
+    /// Storage: I/Os that ended with an error.
+    pub(in crate::world) errors: u64,
     pub(in crate::world) failed: bool,
     /// When each message that is under way was posted.
     pub(in crate::world) posts: VecDeque<Time>,

@@ -52,6 +52,10 @@ impl Host {
                 .store
                 .as_ref()
                 .map_or_else(Vec::new, |store| store.drives_busy_ps()),
+            io_timeouts: self
+                .store
+                .as_ref()
+                .map_or_else(Default::default, |store| store.timed_out),
         }
     }
 }

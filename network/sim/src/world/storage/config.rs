@@ -13,6 +13,27 @@ pub struct StorageConfig {
     pub stream: bool,
 }
 
+/// What a host does about I/Os that take too long, as Linux' NVMe over Fabrics does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IoLimits {
+    /// An I/O without a response after this time has timed out: `nvme_core.io_timeout`.
+    pub timeout: Span,
+    /// From the reset that follows until the queues are connected again: `reconnect_delay`.
+    pub reconnect: Span,
+    /// How often an I/O that a reset cancelled is sent again, before it ends with an error:
+    /// `nvme_core.max_retries`.
+    pub retries: u32,
+}
+
+impl IoLimits {
+    /// The values that Linux has unless its parameters say otherwise.
+    pub const LINUX: Self = Self {
+        timeout: Span::from_us(30_000_000),
+        reconnect: Span::from_us(10_000_000),
+        retries: 5,
+    };
+}
+
 /// The time that software takes on its cores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Processor {

@@ -27,7 +27,14 @@ impl Host {
         while let Some(store) = &mut self.store {
             match store.due(now) {
                 None => return,
-                Some(Step::Post { session, work }) => self.post_storage(now, session, work),
+                Some(Step::Post { session, work }) => {
+                    self.post_storage(now, session, work, context);
+                }
+                Some(Step::Expire { session }) => {
+                    let ended = store.expire(now, session);
+                    self.end_in_error(&ended, context);
+                }
+                Some(Step::Reconnect { session }) => store.reconnected(now, session),
                 Some(Step::Interrupt { core }) => store.interrupt(now, core),
                 Some(Step::Served { session, number }) => store.served(now, session, number),
                 Some(Step::Hear {
@@ -109,10 +116,10 @@ impl Host {
         }
     }
 
-    fn post_storage(&mut self, now: Time, session: u32, work: Work) {
+    fn post_storage(&mut self, now: Time, session: u32, work: Work, context: &mut Context<'_>) {
         let Some(store) = &self.store else { return };
-        let session = &store.sessions[session as usize];
-        let (address, rkey) = (BUFFER_ADDRESS, session.peer.rkey);
+        let this = &store.sessions[session as usize];
+        let (address, rkey) = (BUFFER_ADDRESS, this.peer.rkey);
         let (id, operation, length) = match work {
             Work::Say {
                 word,
@@ -147,21 +154,31 @@ impl Host {
             destination: None,
             xrc_srq: None,
         };
-        let (qpn, poster) = (session.qpn, session.poster);
-        if self
-            .device
-            .post_send(qpn, &request, Instant(now.ns()))
-            .is_err()
-            && let Some(poster) = poster
-        {
-            self.posters[poster as usize].failed = true;
+        let posted = self.device.post_send(this.qpn, &request, Instant(now.ns()));
+        if posted.is_err() {
+            self.fail_storage(session, context);
+        }
+    }
+
+    /// I/Os of these sessions end with an error; the job goes on.
+    fn end_in_error(&mut self, ended: &[(u32, u64)], context: &mut Context<'_>) {
+        let Some(store) = &self.store else { return };
+        for (session, errors) in ended.iter().filter(|(_, errors)| *errors > 0) {
+            let Some(poster) = store.sessions[*session as usize].poster else {
+                continue;
+            };
+            let poster = &mut self.posters[poster as usize];
+            poster.errors += errors;
+            if poster.completed + poster.errors == poster.flow.messages {
+                *context.unfinished -= 1;
+            }
         }
     }
 
     fn finish_io(&mut self, now: Time, session: u32, number: u64, context: &mut Context<'_>) {
         let Some(store) = &mut self.store else { return };
         let this = &mut store.sessions[session as usize];
-        let (Some(begun), Some(poster)) = (this.open.remove(&number), this.poster) else {
+        let (Some(io), Some(poster)) = (this.open.remove(&number), this.poster) else {
             return;
         };
         let poster = &mut self.posters[poster as usize];
@@ -170,8 +187,8 @@ impl Host {
         }
         poster.completed += 1;
         poster.last_completion = now;
-        poster.latency.add((now - begun).0 / 1000);
-        if poster.completed == poster.flow.messages {
+        poster.latency.add((now - io.begun).0 / 1000);
+        if poster.completed + poster.errors == poster.flow.messages {
             *context.unfinished -= 1;
         }
         store.ask(now, session);

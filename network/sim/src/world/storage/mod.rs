@@ -15,7 +15,9 @@ pub(super) mod config;
 mod host;
 mod session;
 mod station;
+mod timeouts;
 
+use super::results::IoTimeouts;
 use super::scenario::{Flow, HostConfig, PcieConfig, Transfer};
 use config::{Processor, StorageConfig};
 use fabric::{Pcg32, Span, Time};
@@ -54,7 +56,8 @@ pub(super) fn requests(flow: &Flow, config: &HostConfig) -> [u32; 2] {
     } else {
         1
     };
-    let all = flow.depth.saturating_mul(pieces + 2);
+    // Those of a connection that ended may be under way beside those of the next one.
+    let all = flow.depth.saturating_mul(pieces + 2).saturating_mul(2);
     [all, all]
 }
 
@@ -77,6 +80,7 @@ pub(super) struct Store {
     /// Steps that ever were: those of one moment are done in their order.
     steps_made: u64,
     random: Pcg32,
+    pub(super) timed_out: IoTimeouts,
 }
 
 impl Store {
@@ -100,6 +104,7 @@ impl Store {
             steps: BinaryHeap::new(),
             steps_made: 0,
             random,
+            timed_out: IoTimeouts::default(),
         }
     }
 
@@ -108,15 +113,8 @@ impl Store {
         let number = self.sessions.len() as u32;
         self.by_qpn.insert(qpn.value(), number);
         let core = number % self.cores.len() as u32;
-        self.sessions.push(Session {
-            flow: *flow,
-            qpn,
-            peer,
-            poster,
-            core,
-            issued: 0,
-            open: BTreeMap::new(),
-        });
+        self.sessions
+            .push(Session::new(*flow, qpn, peer, poster, core));
     }
 
     pub(super) fn next_at(&self) -> Time {
@@ -183,12 +181,10 @@ impl Store {
         loop {
             let this = &mut self.sessions[session as usize];
             let flow = this.flow;
-            if this.open.len() >= flow.depth as usize || this.issued >= flow.messages {
+            let Some(number) = this.next_command(now) else {
                 return;
-            }
-            let number = this.issued;
-            this.issued += 1;
-            this.open.insert(number & u64::from(u32::MAX >> 3), now);
+            };
+            self.watch(now, session);
             let begun = self.work(now, session, self.config.processor.io);
             let with_data =
                 flow.operation == Transfer::StorageWrite && flow.message_bytes <= INLINE_BYTES;
@@ -287,7 +283,14 @@ impl Store {
 
     /// The program has a message. Whether an I/O of its own is done with it.
     fn hear(&mut self, now: Time, session: u32, word: Word, number: u64) -> bool {
-        let Session { flow, poster, .. } = self.sessions[session as usize];
+        let this = &mut self.sessions[session as usize];
+        let (flow, poster) = (this.flow, this.poster);
+        if word == Word::Closed {
+            this.first = number;
+        }
+        if this.is_stale(number) {
+            return false;
+        }
         let writes = flow.operation == Transfer::StorageWrite;
         match (word, poster) {
             (Word::Command, None) => {
@@ -328,7 +331,11 @@ impl Store {
 
     /// The drive is done: the answer.
     fn served(&mut self, now: Time, session: u32, number: u64) {
-        let flow = self.sessions[session as usize].flow;
+        let this = &self.sessions[session as usize];
+        if this.is_stale(number) {
+            return;
+        }
+        let flow = this.flow;
         let reads = flow.operation == Transfer::StorageRead;
         if self.config.stream {
             return match reads {

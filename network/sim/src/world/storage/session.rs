@@ -3,7 +3,7 @@
 use crate::world::scenario::Flow;
 use fabric::Time;
 use rnic::RegionKeys;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use wire::Qpn;
 
 /// The kind of a message.
@@ -21,6 +21,8 @@ pub(super) enum Word {
     Response,
     /// RDMA: data was read from its owner. A message of the adapter, not of the peer.
     Fetched,
+    /// The connection ends; the commands of the next one begin with this number.
+    Closed,
 }
 
 /// Bits of an immediate that hold the I/O's number; the word is above.
@@ -41,6 +43,7 @@ impl Word {
             2 => Self::Data,
             3 => Self::Part,
             4 => Self::Response,
+            6 => Self::Closed,
             _ => Self::Fetched,
         };
         (word, (value & NUMBER_MASK) as u64)
@@ -58,6 +61,17 @@ pub(super) enum Work {
     Fetch { number: u64, bytes: u32 },
 }
 
+/// An I/O under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Io {
+    /// When the program requested it.
+    pub(super) begun: Time,
+    /// When its command was sent last.
+    pub(super) sent: Time,
+    /// How often it was sent before.
+    pub(super) repeated: u32,
+}
+
 /// A step that is due at some time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Step {
@@ -73,6 +87,10 @@ pub(super) enum Step {
     },
     /// A drive is done.
     Served { session: u32, number: u64 },
+    /// The oldest I/O of a session may have taken too long.
+    Expire { session: u32 },
+    /// The host is connected again.
+    Reconnect { session: u32 },
 }
 
 /// One job's I/Os, at one of its ends.
@@ -86,8 +104,53 @@ pub(super) struct Session {
     pub(super) core: u32,
     /// I/Os that were requested.
     pub(super) issued: u64,
-    /// When those under way were, by number.
-    pub(super) open: BTreeMap<u64, Time>,
+    /// Commands that were sent: the number of the next one.
+    pub(super) sent: u64,
+    /// I/Os under way, by the number of their command.
+    pub(super) open: BTreeMap<u64, Io>,
+    /// I/Os that a reset cancelled: they are sent again.
+    pub(super) cancelled: VecDeque<Io>,
+    /// The first command of the connection; messages about those before belong to one that has ended.
+    pub(super) first: u64,
+    /// The connection has ended, and there is no other one yet.
+    pub(super) is_down: bool,
+    /// A step looks after I/Os that take too long.
+    pub(super) is_watched: bool,
+}
+
+impl Session {
+    pub(super) const fn new(
+        flow: Flow,
+        qpn: Qpn,
+        peer: RegionKeys,
+        poster: Option<u32>,
+        core: u32,
+    ) -> Self {
+        Self {
+            flow,
+            qpn,
+            peer,
+            poster,
+            core,
+            issued: 0,
+            sent: 0,
+            open: BTreeMap::new(),
+            cancelled: VecDeque::new(),
+            first: 0,
+            is_down: false,
+            is_watched: false,
+        }
+    }
+
+    /// The number of a command, as messages have it.
+    pub(super) const fn wire_number(number: u64) -> u64 {
+        number & NUMBER_MASK as u64
+    }
+
+    /// Whether both ends of one controller are this session's and the other's.
+    pub(super) const fn shares_controller(&self, other: &Flow) -> bool {
+        self.poster.is_some() && self.flow.to == other.to && self.flow.workload == other.workload
+    }
 }
 
 #[cfg(test)]
@@ -102,6 +165,7 @@ mod tests {
             Word::Data,
             Word::Part,
             Word::Response,
+            Word::Closed,
         ] {
             assert_eq!(Word::parse(word.immediate(77)), (word, 77));
         }

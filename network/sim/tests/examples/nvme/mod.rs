@@ -3,6 +3,7 @@
 
 mod calibration;
 mod prediction;
+mod timeouts;
 
 use super::{Ran, run};
 use sim::report::WorkloadReport;
