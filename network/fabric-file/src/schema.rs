@@ -487,9 +487,13 @@ pub struct HostTable {
     /// Its drives: a table `[drive.NAME]`.
     #[serde(default = "default_name")]
     pub drive: String,
-    /// Number of drives; I/Os use them in turn.
+    /// Number of drives; I/Os use them in turn, as stripes of RAID 0.
     #[serde(default = "one")]
     pub drives: u32,
+    /// Whether its drives keep parity (RAID 5), of at least 3: a write, which is smaller than a stripe, reads
+    /// the old data and the old parity and then writes both.
+    #[serde(default)]
+    pub parity: bool,
     /// InfiniBand: GUID of the adapter. Default: one that is made of the host's number.
     pub guid: Option<Guid>,
     /// InfiniBand: GUID of the adapter's port. Default: `guid` plus 1.

@@ -298,7 +298,7 @@ impl Reader<'_> {
         let stores = !self.file.storage.is_empty();
         match field {
             "live" => Some((Effect::Lab, "a simulation runs no programs".to_owned())),
-            "drive" | "drives" if !stores => Some(nowhere("only [[storage]] uses it")),
+            "drive" | "drives" | "parity" if !stores => Some(nowhere("only [[storage]] uses it")),
             _ => None,
         }
     }

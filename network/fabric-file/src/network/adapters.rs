@@ -20,6 +20,9 @@ const CORES_MAX: u32 = 4096;
 /// Drives of one host at most.
 const DRIVES_MAX: u32 = 1024;
 
+/// Drives that keep parity, at least: of two, one would be a copy of the other.
+const PARITY_DRIVES_MIN: u32 = 3;
+
 impl NetworkBuilder<'_> {
     /// The hosts, each with the tables of its entry.
     pub(super) fn adapters(&mut self) -> Vec<NamedHost> {
@@ -116,6 +119,7 @@ impl NetworkBuilder<'_> {
             processor: processor_table?,
             drive: drive_table?,
             drives: entry.map_or(1, |entry| file.host[entry].drives.max(1)),
+            parity: entry.is_some_and(|entry| file.host[entry].parity),
             live: entry.is_some_and(|entry| file.host[entry].live),
         })
     }
@@ -137,6 +141,15 @@ impl NetworkBuilder<'_> {
         {
             let what = format!("{} is more than {DRIVES_MAX}", host.drives);
             self.wrong(Mistake::Value, &format!("host[{index}].drives"), what, "");
+        }
+        for (index, host) in file.host.iter().enumerate() {
+            if host.parity && host.drives < PARITY_DRIVES_MIN {
+                let what = format!(
+                    "parity takes {PARITY_DRIVES_MIN} drives, and the host has {}",
+                    host.drives
+                );
+                self.wrong(Mistake::Value, &format!("host[{index}].parity"), what, "");
+            }
         }
     }
 

@@ -50,6 +50,8 @@ pub struct NamedHost {
     pub drive: Drive,
     /// How many drives of that model the host has.
     pub drives: u32,
+    /// Whether they keep parity.
+    pub parity: bool,
     /// Whether the file marks the host as live.
     pub live: bool,
 }

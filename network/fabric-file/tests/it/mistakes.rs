@@ -388,6 +388,10 @@ fn sizes_are_checked_before_anything_is_allocated() {
             "[[host]]\nname = \"a\"\ndrives = 4294967295\n",
             "host[0].drives: 4294967295 is more than 1024",
         ),
+        (
+            "[[host]]\nname = \"a\"\ndrives = 2\nparity = true\n",
+            "host[0].parity: parity takes 3 drives, and the host has 2",
+        ),
     ] {
         let message = message(build(text));
         assert!(message.contains(expected), "{text}\n{message}");

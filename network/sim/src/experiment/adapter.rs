@@ -154,6 +154,7 @@ fn storage(host: &NamedHost) -> StorageConfig {
         },
         drives: Drives {
             count: host.drives,
+            parity: host.parity,
             read: media(drive.read_latency, drive.read),
             write: media(drive.write_latency, drive.write),
             tail: drive.tail.0,

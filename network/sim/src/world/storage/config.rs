@@ -66,6 +66,8 @@ pub struct Processor {
 pub struct Drives {
     /// How many; I/Os take them in turn.
     pub count: u32,
+    /// Whether a write also changes the parity on another drive (RAID 5): both are read before.
+    pub parity: bool,
     /// The time that reading takes.
     pub read: Media,
     /// The time that writing takes.

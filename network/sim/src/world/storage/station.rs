@@ -1,6 +1,6 @@
 //! The service stations of storage besides the network: cores that work, drives that serve.
 
-use super::config::{Drives, Processor};
+use super::config::{Drives, Media, Processor};
 use crate::random::natural_log;
 use fabric::{Pcg32, Span, Time};
 
@@ -68,12 +68,39 @@ impl Shelf {
         write: bool,
         random: &mut Pcg32,
     ) -> Time {
-        let drive = (number % self.until.len() as u64) as usize;
-        let media = if write {
-            self.config.write
-        } else {
-            self.config.read
-        };
+        let drives = self.until.len();
+        let drive = (number % drives as u64) as usize;
+        let Drives {
+            read,
+            write: written,
+            parity,
+            ..
+        } = self.config;
+        if !write {
+            return self.access(now, drive, bytes, read, random);
+        }
+        if !parity || drives < 2 {
+            return self.access(now, drive, bytes, written, random);
+        }
+        // The drive of the parity changes from one round of stripes to the next.
+        let round = (number / drives as u64 % (drives as u64 - 1)) as usize;
+        let both = [drive, (drive + 1 + round) % drives];
+        // New parity is old parity, old data and new data: both are read first, then both are written.
+        let read = both.map(|drive| self.access(now, drive, bytes, read, random));
+        let known = read[0].max(read[1]);
+        let done = both.map(|drive| self.access(known, drive, bytes, written, random));
+        done[0].max(done[1])
+    }
+
+    /// One command of a drive; returns when it is done.
+    fn access(
+        &mut self,
+        now: Time,
+        drive: usize,
+        bytes: u32,
+        media: Media,
+        random: &mut Pcg32,
+    ) -> Time {
         let span = media.rate.time_of(bytes).max(self.config.per_command);
         self.until[drive] = self.until[drive].max(now) + span;
         self.busy_ps[drive] += span.0;
@@ -103,6 +130,38 @@ mod tests {
             .map(|_| exponential(Span::from_us(1), &mut random).0)
             .sum();
         assert!((9_700_000_000..10_300_000_000).contains(&sum), "{sum}");
+    }
+
+    #[test]
+    fn a_write_with_parity_is_two_reads_and_two_writes_on_two_drives() {
+        let media = |us: u64| Media {
+            latency: Span::ZERO,
+            rate: fabric::Rate::from_bps(4096 * 8 * 1_000_000 / us),
+        };
+        let config = |parity| Drives {
+            count: 4,
+            parity,
+            read: media(10),
+            write: media(30),
+            tail: Span::ZERO,
+            per_command: Span::ZERO,
+        };
+        let mut random = Pcg32::new(1, 1);
+        let mut written = |parity| {
+            let mut shelf = Shelf::new(config(parity));
+            let done = shelf.serve(Time(0), 5, 4096, true, &mut random);
+            (
+                done.0 / 1_000_000,
+                shelf.busy_ps.iter().filter(|busy| **busy > 0).count(),
+            )
+        };
+        assert_eq!(written(false), (30, 1));
+        assert_eq!(written(true), (40, 2));
+        let mut shelf = Shelf::new(config(true));
+        assert_eq!(
+            shelf.serve(Time(0), 5, 4096, false, &mut random).0 / 1_000_000,
+            10
+        );
     }
 
     #[test]
