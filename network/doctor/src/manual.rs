@@ -88,6 +88,7 @@ entries! {
     "counted-oversize": FRAME,
     "counted-ignored": DCQCN,
     "counted-storm": PFC,
+    "uneven-ports": "RFC 2992 (analysis of an equal-cost multi-path algorithm)",
     "mtu": FRAME,
     "roce-v1": "InfiniBand Architecture Specification, annex A16 (RoCE)",
     "firewall": PORT,

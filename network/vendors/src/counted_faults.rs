@@ -58,6 +58,16 @@ const NAMES: &[(&str, CountedFault)] = &[
     ("tx_pause_storm_error_events", CountedFault::Storm),
 ];
 
+/// How many bytes one unit of a counter of sent data is, if it is one: `port_xmit_data` counts in four bytes
+/// (InfiniBand Architecture Specification, 16.1.3.5), `tx_bytes_phy` of mlx5 has what was sent on the line.
+pub(crate) fn bytes_of_sent(counter: &str) -> Option<u64> {
+    match counter {
+        "port_xmit_data" => Some(4),
+        "tx_bytes_phy" => Some(1),
+        _ => None,
+    }
+}
+
 impl CountedFault {
     /// The fault that a counter counts, if it counts one.
     pub(crate) fn of(counter: &str) -> Option<Self> {
@@ -77,7 +87,14 @@ impl CountedFault {
 
 #[cfg(test)]
 mod tests {
-    use super::CountedFault;
+    use super::{CountedFault, bytes_of_sent};
+
+    #[test]
+    fn counters_of_sent_data_have_their_units() {
+        assert_eq!(bytes_of_sent("port_xmit_data"), Some(4));
+        assert_eq!(bytes_of_sent("tx_bytes_phy"), Some(1));
+        assert_eq!(bytes_of_sent("port_rcv_data"), None);
+    }
 
     #[test]
     fn counters_of_faults_are_known_by_name() {

@@ -254,6 +254,8 @@ pub struct Adapter {
     pub counters_fell: Vec<String>,
     /// Counters of faults that are not zero, by name.
     pub counted: BTreeMap<String, (CountedFault, Fact<u64>)>,
+    /// Bytes that it sent, by the counter that counts them.
+    pub sent: BTreeMap<String, Fact<u64>>,
     /// Windows: whether QoS of the adapter is enabled.
     pub qos_enabled: Option<Fact<bool>>,
     /// Windows: whether RDMA of the adapter is enabled.
@@ -653,6 +655,13 @@ impl HostFacts {
                 }
             }
             adapter.counted.retain(|_, (_, fact)| fact.value > 0);
+            // What fell, or was not there, does not say how much was sent since.
+            adapter.sent.retain(|name, fact| {
+                let earlier = old.sent.get(name).map(|fact| fact.value);
+                let grown = earlier.and_then(|earlier| fact.value.checked_sub(earlier));
+                fact.value = grown.unwrap_or(0);
+                grown.is_some()
+            });
         }
     }
 

@@ -1,5 +1,6 @@
 //! The rules: they find faults in facts, their consequences, and their corrections.
 
+mod balance;
 mod cost;
 mod counters;
 mod esxi;
@@ -56,6 +57,7 @@ pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts], asked: Marks) -> Vec
             counters::check(host, adapter, &mut found);
             sriov::check(host, adapter, &mut found);
         }
+        balance::check(host, &mut found);
         software::check(host, &mut found);
         firmware::check(host, &mut found);
         esxi::check(host, &mut found);

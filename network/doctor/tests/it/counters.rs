@@ -150,6 +150,48 @@ fn only_what_grew_since_an_earlier_snapshot_counts() {
     assert!(judged[0].text.contains(part), "{judged:?}");
 }
 
+/// Two ports of a host that have sent these many units of four bytes.
+fn two_ports(one: u64, other: u64, rate: &str) -> HostFacts {
+    let own = "/sys/class/infiniband/mlx5_0/ports/1";
+    let second = "/sys/class/infiniband/mlx5_1/ports/1";
+    host(&format!(
+        "==> sysfs <==\n{own}/counters/port_xmit_data: {one}\n{second}/state: 4: ACTIVE\n\
+         {second}/rate: {rate}\n{second}/counters/port_xmit_data: {other}\n"
+    ))
+}
+
+#[test]
+fn ports_of_one_speed_that_sent_uneven_amounts_are_named() {
+    const BILLION: u64 = 1_000_000_000;
+    let between = |before: [u64; 2], now: [u64; 2], rate: &str| {
+        let mut earlier = two_ports(before[0], before[1], rate);
+        earlier.name = "monday.txt".to_owned();
+        let mut host = two_ports(now[0], now[1], rate);
+        host.count_from(&earlier);
+        let mut found = check(&[host], &[], Marks::default());
+        found.retain(|finding| finding.rule == "uneven-ports");
+        found
+    };
+    let same = "100 Gb/sec (4X EDR)";
+    let from = [BILLION, BILLION];
+    let found = between(from, [11 * BILLION, 3 * BILLION], same);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let what = "since monday.txt: mlx5_0 40.0 GB, mlx5_1 8.0 GB";
+    assert!(found[0].what.ends_with(what), "{}", found[0].what);
+    // Even; too little; of another speed; and a counter that fell.
+    for (now, rate) in [
+        ([11 * BILLION, 7 * BILLION], same),
+        ([2 * BILLION, BILLION], same),
+        ([11 * BILLION, 3 * BILLION], "25 Gb/sec (1X EDR)"),
+        ([11 * BILLION, 0], same),
+    ] {
+        assert_eq!(between(from, now, rate), [], "{now:?} {rate}");
+    }
+    // Without an earlier snapshot nothing is said.
+    let alone = check(&[two_ports(11 * BILLION, 0, same)], &[], Marks::default());
+    assert!(alone.iter().all(|finding| finding.rule != "uneven-ports"));
+}
+
 const SWITCH: &str = "# 2026-11-26 by RouterOS 7.17
 /interface ethernet switch
 set 0 qos-hw-offloading=yes

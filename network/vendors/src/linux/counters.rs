@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::adapter::interface;
-use crate::counted_faults::CountedFault;
+use crate::counted_faults::{CountedFault, bytes_of_sent};
 use crate::facts::{Adapter, HostFacts};
 use crate::json;
 use crate::sections::Section;
@@ -28,7 +28,7 @@ pub(super) fn ethtool(
     Ok(())
 }
 
-/// Takes a counter, if it counts a fault.
+/// Takes a counter, if it counts a fault or the data that were sent.
 pub(super) fn take(
     section: &Section<'_>,
     line: &Line<'_>,
@@ -42,6 +42,11 @@ pub(super) fn take(
             let counted = (kind, section.fact(line, number));
             adapter.counted.insert(name.to_owned(), counted);
         }
+    }
+    if let Some(unit) = bytes_of_sent(name) {
+        let number: u64 = section.number(line, value)?;
+        let bytes = section.fact(line, number.saturating_mul(unit));
+        adapter.sent.insert(name.to_owned(), bytes);
     }
     Ok(())
 }
