@@ -146,6 +146,7 @@ entries! {
     "switch-headroom": HEADROOM,
     "switch-memory": "SONiC, sonic-yang-models: sonic-buffer-pool",
     "switch-routing": "MikroTik, \"L3 Hardware Offloading\"",
+    "switch-version": "MikroTik, RouterOS changelog: what is new in 7.15",
     "switch-lanes": "MikroTik, \"Quality of Service\": QSFP ports",
     "shown-pfc": PFC,
     "shown-dscp": DSCP,

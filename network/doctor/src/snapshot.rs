@@ -34,6 +34,8 @@ pub struct SwitchFacts {
     /// Bytes of the pools that arriving packets are charged to, and of the chip's memory, where the
     /// configuration has them.
     pub pools: Option<(u64, Option<u64>)>,
+    /// The first two numbers of the system's version, where the configuration names it and it matters.
+    pub version: Option<(u32, u32)>,
 }
 
 /// The plan of a fabric file for a switch.
@@ -243,6 +245,7 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
         cnp: None,
     };
     let pools = imported.as_ref().and_then(Imported::pools);
+    let version = imported.as_ref().and_then(Imported::version);
     let not_judged = imported.map_or_else(Vec::new, |imported| imported.not_simulated().to_vec());
     Ok(SwitchFacts {
         file: file.to_owned(),
@@ -255,5 +258,6 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
         left,
         not_judged,
         pools,
+        version,
     })
 }

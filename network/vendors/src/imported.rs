@@ -135,6 +135,14 @@ impl Imported {
         }
     }
 
+    /// The first two numbers of the system's version, where the configuration names it and it matters.
+    pub fn version(&self) -> Option<(u32, u32)> {
+        match self {
+            Self::RouterOs(config) => config.version.map(|version| (version.0, version.1)),
+            Self::Sonic(_) => None,
+        }
+    }
+
     /// The name of a port, and how it treats traffic.
     ///
     /// # Errors

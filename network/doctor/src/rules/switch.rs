@@ -32,6 +32,7 @@ pub(super) fn check(switch: &SwitchFacts, marks: Marks, found: &mut Vec<Finding>
         own.rest(found);
     }
     lanes(switch, marks, found);
+    old_version(switch, found);
 }
 
 pub(super) struct One<'a> {
@@ -433,6 +434,40 @@ impl One<'_> {
 }
 
 /// Lanes of one port of RouterOS that are configured differently: then none of them has the setting.
+/// The first version of RouterOS with PFC and ECN on switch chips.
+const PFC_SINCE: (u32, u32) = (7, 15);
+
+/// A version of RouterOS that has neither PFC nor ECN.
+fn old_version(switch: &SwitchFacts, found: &mut Vec<Finding>) {
+    let Some((major, minor)) = switch.version.filter(|version| *version < PFC_SINCE) else {
+        return;
+    };
+    let lines = || (1..).zip(switch.text.lines());
+    let head = lines().find(|(_, line)| line.contains("RouterOS"));
+    let (line, text) = head.unwrap_or((1, ""));
+    let evidence = Evidence {
+        file: switch.file.clone(),
+        line,
+        text: text.trim().to_owned(),
+    };
+    let place = format!("{} ({})", switch.file, switch.dialect.name());
+    let what =
+        format!("RouterOS {major}.{minor} has neither PFC nor ECN on switch chips: 7.15 has them");
+    let why = "without both every class is lossy, and RDMA repeats what is lost";
+    let fix = "/system package update install, then /system routerboard upgrade and a restart; \
+               DCBX needs 7.17";
+    let consequence = Consequence::NotSimulated(why);
+    let finding = Finding::new(
+        "switch-version",
+        place,
+        what,
+        vec![evidence],
+        consequence,
+        fix.to_owned(),
+    );
+    found.push(finding);
+}
+
 fn lanes(switch: &SwitchFacts, marks: Marks, found: &mut Vec<Finding>) {
     let mut seen: Vec<&str> = Vec::new();
     for intent in &switch.groups {

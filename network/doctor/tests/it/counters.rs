@@ -203,6 +203,28 @@ add address=192.0.2.129/25 interface=bridge2
 ";
 
 #[test]
+fn a_version_of_routeros_without_pfc_is_named() {
+    let of = |version: &str| {
+        let text = SWITCH.replacen("RouterOS 7.17", &format!("RouterOS {version}"), 1);
+        let switch = read_switch("crs504.rsc", &text).expect("it reads");
+        let mut found = check(&[], &[switch], Marks::default());
+        found.retain(|finding| finding.rule == "switch-version");
+        found
+    };
+    let found = of("7.12.1");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].what.contains("RouterOS 7.12 has neither"),
+        "{}",
+        found[0]
+    );
+    assert_eq!(found[0].evidence[0].line, 1);
+    for version in ["7.15", "7.17", "8.0"] {
+        assert_eq!(of(version), [], "{version}");
+    }
+}
+
+#[test]
 fn hosts_of_two_subnets_are_routed_by_the_processor_of_the_switch() {
     let at = |address: &str| {
         let mut own = host("");
