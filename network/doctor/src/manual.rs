@@ -125,6 +125,7 @@ entries! {
     "smb-listener": SMB_DIRECT,
     "smb-event": SMB_DIRECT,
     "smb-dialect": "[MS-SMB2], 2.2.3 (dialects)",
+    "smb-speeds": "Microsoft, SMB Multichannel: which adapters are used",
     "smb-multichannel": MULTICHANNEL,
     "smb-encryption": "[MS-SMB2], 3.1.4 (signing and encryption)",
     "esxi-device": NEGOTIATION,

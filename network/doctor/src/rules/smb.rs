@@ -23,6 +23,7 @@ pub(super) fn check(host: &HostFacts, dcbx: Option<bool>, found: &mut Vec<Findin
     let Some(windows) = &host.windows else {
         return;
     };
+    unequal_speeds(host, found);
     let mut lacks = false;
     // SMB Direct uses iWARP and InfiniBand too, which need no DCB.
     let is_roce = |own: &Adapter| is_of_interest(host, own);
@@ -55,6 +56,37 @@ pub(super) fn check(host: &HostFacts, dcbx: Option<bool>, found: &mut Vec<Findin
                 smb_direct::check(adapter, windows, is_off, &mut say);
             }
         }
+    }
+}
+
+/// RDMA adapters of unequal speed: multichannel uses those of the highest speed.
+fn unequal_speeds(host: &HostFacts, found: &mut Vec<Finding>) {
+    let with_rdma = host
+        .adapters
+        .iter()
+        .filter(|own| is_in_use(host, own) && value(own.rdma_enabled.as_ref()) != Some(false));
+    let speeds: Vec<_> = with_rdma
+        .filter_map(|own| Some((own, own.gbps.as_ref()?)))
+        .collect();
+    let Some((_, fastest)) = speeds.iter().max_by_key(|(_, gbps)| gbps.value) else {
+        return;
+    };
+    for (adapter, gbps) in speeds.iter().filter(|(_, gbps)| gbps.value < fastest.value) {
+        let own = Found {
+            rule: "smb-speeds",
+            host,
+            adapter,
+        };
+        let what = format!(
+            "SMB multichannel uses adapters of the highest speed: this one of {} Gb/s carries nothing beside \
+             one of {} Gb/s",
+            gbps.value, fastest.value
+        );
+        let why = "the faster adapters alone carry the shares";
+        let fix =
+            "adapters of one speed for SMB, or nothing: it is a spare where the faster ones fail";
+        let seen = [&gbps.seen, &fastest.seen];
+        found.push(own.say(what, &seen, Consequence::NotSimulated(why), fix));
     }
 }
 

@@ -282,3 +282,41 @@ fn names_of_adapters_are_arguments_and_no_commands() {
     assert!(!text.contains("\"a\""), "{text}");
     assert_eq!(read(&text)[0].ports[0].name, intent.ports[0].name);
 }
+
+const SERVER: &str = include_str!("../hosts/windows.txt");
+
+#[test]
+fn an_rdma_adapter_that_is_slower_than_another_one_is_named() {
+    let speeds = |gbps: [u32; 2], rdma: bool| {
+        let mut host = vendors::read_host("server.txt", SERVER).expect("it reads");
+        let seen = host.adapters[0].rdma_enabled.as_ref();
+        let seen = seen.expect("RDMA is on").seen.clone();
+        let fact = |value| vendors::facts::Fact {
+            value,
+            seen: seen.clone(),
+        };
+        host.adapters[0].gbps = Some(fact(gbps[0]));
+        let mut second = host.adapters[0].clone();
+        second.device = "SLOT 3".to_owned();
+        second.gbps = Some(fact(gbps[1]));
+        second.rdma_enabled = Some(vendors::facts::Fact {
+            value: rdma,
+            seen: seen.clone(),
+        });
+        host.adapters.push(second);
+        let mut found = doctor::check(&[host], &[], doctor::Marks::default());
+        found.retain(|finding| finding.rule == "smb-speeds");
+        found
+    };
+    let found = speeds([100, 25], true);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].place.contains("SLOT 3"), "{}", found[0]);
+    assert!(
+        found[0].what.contains("this one of 25 Gb/s"),
+        "{}",
+        found[0]
+    );
+    assert_eq!(speeds([100, 100], true), []);
+    // Without RDMA it is a spare for TCP anyway.
+    assert_eq!(speeds([100, 25], false), []);
+}
