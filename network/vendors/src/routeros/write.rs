@@ -150,8 +150,15 @@ fn interfaces(name: &str) -> Vec<String> {
     }
 }
 
+/// What comes before any configuration, by hand: a switch that was in use has other settings.
+const FIRST: &str = "\
+# Before, by hand: /system package update install and /system routerboard upgrade, to this version; then
+# /system reset-configuration no-defaults=yes, which deletes all settings, and a bridge with the ports
+# (/interface bridge add, /interface bridge port add), so that the switch chip forwards.
+";
+
 pub(crate) fn write(intent: &Intent, version: Version) -> String {
-    let mut text = String::new();
+    let mut text = FIRST.to_owned();
     let maps_by_profile = RouterOsVersion(version.0, version.1) >= MAPS_BY_PROFILE;
     profiles(&mut text, intent, maps_by_profile);
     if maps_by_profile && intent.pfc_send != 0 {
@@ -245,8 +252,9 @@ pub(crate) fn joined(scripts: &[&str]) -> String {
             seen.push(entry);
         }
     }
-    let header = scripts.first().and_then(|script| script.lines().next());
-    format!("{}\n{whole}", header.unwrap_or_default())
+    let first = scripts.first().copied().unwrap_or_default().lines();
+    let header: Vec<&str> = first.take_while(|line| line.starts_with('#')).collect();
+    format!("{}\n{whole}", header.join("\n"))
 }
 
 /// A line with numbered names of the profiles that differ between groups.
