@@ -145,6 +145,8 @@ pub(crate) fn write_host(text: &mut String, intent: &Intent) {
     let _ = write!(
         text,
         "if [ \"$1\" = firmware ]; then\n\
+         # Ethernet. Cards that know no other link have no such setting, and say so.\n\
+         mlxconfig -y -d {device} set LINK_TYPE_P1=2 || true\n\
          mlxconfig -y -d {device} set SRIOV_EN={} NUM_OF_VFS={} CNP_DSCP_P1={} CNP_802P_PRIO_P1={} \
          ROCE_CC_PRIO_MASK_P1=255\nfi\n",
         u8::from(host.functions > 0),
