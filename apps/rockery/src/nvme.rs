@@ -101,6 +101,9 @@ pub(crate) struct BenchArgs {
     /// Duration of the load before each measurement in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.5)]
     warm_up: f64,
+    /// Rest after each measurement in seconds, without load, up to a day: drives and processors cool down.
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = ::command::bench::rest)]
+    rest: Duration,
     /// Process ID of the target, if it runs on this host: its processor time is measured as well.
     #[arg(long, value_name = "PID")]
     target_process: Option<u32>,
@@ -360,7 +363,11 @@ fn measure_with(what: &BenchArgs, client: &mut Client) -> Result<(), Error> {
     if what.job.is_empty() && !what.destroy {
         output::note!("rockery: writes are not measured: --destroy allows them");
     }
-    for spec in jobs.iter().filter(|job| what.destroy || !job.write) {
+    let jobs = jobs.iter().filter(|job| what.destroy || !job.write);
+    for (index, spec) in jobs.enumerate() {
+        if index > 0 {
+            std::thread::sleep(what.rest);
+        }
         let job = Job {
             warm_up: Duration::from_secs_f64(what.warm_up),
             time: Duration::from_secs_f64(what.seconds),

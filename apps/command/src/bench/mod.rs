@@ -12,7 +12,7 @@ use clap::Subcommand;
 pub use documents::{BenchDocuments, Document};
 pub use nvme::{BenchNvme, Part, Transport};
 pub use paths::{BenchPaths, Way};
-pub use results::{Output, Repeats};
+pub use results::{Output, Repeats, Times, rest};
 pub use smb::{BenchSmb, SmbPart, SmbTransport};
 
 /// The comparisons of `rockery bench`.

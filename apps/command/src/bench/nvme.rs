@@ -1,5 +1,7 @@
 //! The arguments of `rockery bench nvme`.
 
+use std::path::PathBuf;
+
 use ::nvme::serve::Bytes;
 
 use super::{Output, Repeats};
@@ -53,9 +55,17 @@ pub struct BenchNvme {
     #[arg(long, value_enum, value_delimiter = ',')]
     #[arg(default_value = "latency,throughput,stability,matrix")]
     pub part: Vec<Part>,
-    /// Size of the disk in memory, with a unit.
+    /// Size of the disk, with a unit.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub size: Bytes,
+    /// Folder in which the disk is a file, removed at the end, in place of memory. It is read and written
+    /// past the page cache (O_DIRECT) where the file system can.
+    #[arg(long, value_name = "FOLDER")]
+    pub disk: Option<PathBuf>,
+    /// Read and write the file of --disk through the page cache. A file larger than the memory that a control
+    /// group allows (systemd-run --scope -p MemoryMax=SIZE) then shows what the cache does.
+    #[arg(long, requires = "disk")]
+    pub cached: bool,
     /// How long and how often each job is measured.
     #[command(flatten)]
     pub repeats: Repeats,

@@ -1,6 +1,7 @@
 //! Durations and repeats of a comparison, and where its results go.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Durations and repeats of a comparison.
 #[derive(Debug, clap::Args)]
@@ -11,6 +12,9 @@ pub struct Repeats {
     /// Duration of the load before each measurement in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.3)]
     warm_up: f64,
+    /// Rest between two measurements in seconds, without load, up to a day: drives and processors cool down.
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = rest)]
+    rest: Duration,
     /// Number of repeats, 1 to 100; medians are shown, with the lowest and the highest.
     #[arg(long, value_name = "NUMBER", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -20,13 +24,47 @@ pub struct Repeats {
     pub quick: bool,
 }
 
+/// The durations of a measurement in seconds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Times {
+    /// Of the load before it.
+    pub warm_up: f64,
+    /// Of the measurement itself.
+    pub seconds: f64,
+    /// Of the rest until the next one.
+    pub rest: f64,
+}
+
+/// The longest rest, in seconds.
+const REST_MAX: f64 = 86_400.0;
+
+/// A rest between measurements.
+///
+/// # Errors
+/// When it is no number of seconds up to a day.
+pub fn rest(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    match seconds.filter(|seconds| (0.0..=REST_MAX).contains(seconds)) {
+        Some(seconds) => Ok(Duration::from_secs_f64(seconds)),
+        None => Err(format!("a rest takes 0 to {REST_MAX} seconds")),
+    }
+}
+
 impl Repeats {
-    /// Seconds before, and of, a measurement.
-    pub const fn times(&self) -> (f64, f64) {
+    /// How long a measurement takes, with what is before and after it.
+    pub const fn times(&self) -> Times {
         if self.quick {
-            (0.02, 0.08)
+            Times {
+                warm_up: 0.02,
+                seconds: 0.08,
+                rest: 0.0,
+            }
         } else {
-            (self.warm_up, self.seconds)
+            Times {
+                warm_up: self.warm_up,
+                seconds: self.seconds,
+                rest: self.rest.as_secs_f64(),
+            }
         }
     }
 
@@ -45,4 +83,18 @@ pub struct Output {
     /// HTML file for a report with plots, which opens offline.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rest_is_at_most_a_day() {
+        assert_eq!(rest("60"), Ok(Duration::from_secs(60)));
+        assert_eq!(rest("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["-1", "NaN", "inf", "86401", "a minute"] {
+            assert!(rest(wrong).is_err(), "{wrong}");
+        }
+    }
 }

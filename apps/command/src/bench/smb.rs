@@ -77,6 +77,8 @@ pub enum SmbPart {
     Matrix,
     /// Copies of one file and of four files at once; the other end of a copy is memory.
     Copy,
+    /// Eight transfers of 1 MiB under way in all, over 1, 2, 4 and 8 connections.
+    Connections,
 }
 
 /// The options of `rockery bench smb`.
@@ -87,7 +89,12 @@ pub struct BenchSmb {
     #[arg(default_value = "local,tcp,direct,tcp-veth,direct-udp")]
     pub transport: Vec<SmbTransport>,
     /// Parts of the comparison, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "matrix,copy")]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "matrix,copy,connections"
+    )]
     pub part: Vec<SmbPart>,
     /// Folder for the shared file; without it, a new one among the temporary files.
     #[arg(long, value_name = "FOLDER")]

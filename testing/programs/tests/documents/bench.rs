@@ -127,13 +127,24 @@ fn expect_perftest(document: &Value, folder: &TempDir) {
     }
 }
 
+/// TCP has the rate of iperf3 in each direction, and RDMA beside it that of perftest.
 fn expect_iperf(document: &Value, folder: &TempDir) {
-    let iperf = kept_json(folder, "infiniband-iperf3.txt");
-    let (here, published) = row(document, "TCP", "iperf, window 1 MiB");
-    // Divided as the comparison does it: a product of the quotient may differ in its last digit.
-    let printed = iperf["end"]["sum_received"]["bits_per_second"].as_f64();
-    assert_eq!(here[0], printed.map(|rate| rate / 1e9));
-    assert_eq!(published, [Some(7.29), Some(5.48)]);
+    for (direction, test) in [
+        ("to the server", "ib_write_bw"),
+        ("from the server", "ib_read_bw"),
+    ] {
+        let iperf = kept_json(folder, &format!("infiniband-iperf3-{test}.txt"));
+        let what = format!("iperf, window 1 MiB, {direction}");
+        let (here, published) = row(document, "TCP beside RDMA", &what);
+        // Divided as the comparison does it: a product of the quotient may differ in its last digit.
+        let printed = iperf["end"]["sum_received"]["bits_per_second"].as_f64();
+        let is_reverse = iperf["start"]["test_start"]["reverse"].as_i64() == Some(1);
+        assert_eq!(is_reverse, direction.starts_with("from"), "{direction}");
+        let rdma = kept(folder, &format!("infiniband-beside-{test}.txt"));
+        let rdma = column(&rdma, "65536", 3).map(|rate| rate * 1_048_576.0 * 8.0 / 1e9);
+        assert_eq!(here, [printed.map(|rate| rate / 1e9), rdma], "{direction}");
+        assert_eq!(published, [Some(7.29), Some(5.48)]);
+    }
 }
 
 /// The rows of NetPIPE have its rates, and those of our sweep.
@@ -154,6 +165,17 @@ fn expect_netpipe(document: &Value, folder: &TempDir) {
     }
     let (here, _) = row(document, "NetPIPE's sweep", "1 B");
     assert!(here.iter().all(Option::is_some));
+    let around = kept(folder, "infiniband-netpipe-perturbed.out");
+    for bytes in [(1_u64 << 20) - 3, 1 << 20, (1 << 20) + 3] {
+        let text = kept(folder, &format!("infiniband-around-{bytes}.txt"));
+        let us = column(&text, &bytes.to_string(), 4).unwrap();
+        let what = format!("{bytes} B");
+        let (here, published) = row(document, "NetPIPE around powers of two", &what);
+        let tcp = column(&around, &bytes.to_string(), 1);
+        assert!(tcp.is_some(), "{bytes}: {around}");
+        assert_eq!(here, [Some(bytes as f64 * 8.0 / us), tcp]);
+        assert_eq!(published, [(bytes == 1 << 20).then_some(7686.283)]);
+    }
 }
 
 /// The rows of files have the rates and the processor times of SMB, in columns of two groups.
@@ -172,7 +194,7 @@ fn expect_files_over_smb(document: &Value, folder: &TempDir) {
             here[at].map(|rate| rate * 1e6),
             job["bytes-per-second"].as_f64()
         );
-        assert_eq!(published, [Some(959.0)]);
+        assert_eq!(published, [Some(959.0), None]);
         let (here, published) = row(
             document,
             "Processor time of the server",
@@ -180,6 +202,17 @@ fn expect_files_over_smb(document: &Value, folder: &TempDir) {
         );
         assert!(here[at].is_some() && published == [Some(8.0), Some(11.0)]);
     }
+    let (here, published) = row(document, "Files", "write one file");
+    assert_eq!(published, [Some(502.0), Some(735.8)]);
+    let local = local_rate(folder, "infiniband-fio-write-1m-8.txt", "write");
+    assert_eq!(here.last(), Some(&Some(local / 1e6)));
+}
+
+/// The rate in a report of fio in bytes per second.
+fn local_rate(folder: &TempDir, name: &str, what: &str) -> f64 {
+    let rate = kept_json(folder, name)["jobs"][0][what]["bw_bytes"].as_f64();
+    rate.filter(|rate| *rate > 0.0)
+        .unwrap_or_else(|| panic!("{name} has no rate"))
 }
 
 #[test]
@@ -245,6 +278,21 @@ fn functions_and_spraying_have_the_figures_of_paths_and_simulations() {
         row(spraying, "Spraying", "out of order, two paths"),
         (vec![swapped], vec![Some(25.03)])
     );
+    expect_acknowledgements(spraying, &folder);
+}
+
+/// The way back has the bytes that the receiver's port sent, beside those of the sender's.
+fn expect_acknowledgements(spraying: &Value, folder: &TempDir) {
+    let run = kept_json(folder, "spraying-two-hosts-0.json");
+    let bytes = |host: &str| {
+        let mut ports = run["ports"].as_array().unwrap().iter();
+        let own = ports.find(|port| port["port"] == host).unwrap();
+        own["bytes"].as_f64().unwrap()
+    };
+    let what = "acknowledgements, of the bytes of data";
+    let (here, published) = row(spraying, "Spraying", what);
+    assert_eq!(here, [Some(100.0 * bytes("receiver") / bytes("sender"))]);
+    assert_eq!(published, [Some(0.45)]);
 }
 
 #[test]
@@ -263,7 +311,8 @@ fn the_matrix_has_every_way_to_the_disk_also_through_the_lab() {
     };
     assert!(missing.iter().all(|it| of_iser(it)), "{said}");
     let (here, published) = row(document, "CrystalDiskMark's matrix", "read RND4K Q32T16");
-    assert_eq!(published, [Some(2603.0), Some(1425.0), Some(301.0)]);
+    let all = [2603.0, 1683.0, 662.0, 301.0, 1425.0];
+    assert_eq!(published, all.map(Some));
     let nvme = kept_json(&folder, "crs504-nvme.json");
     let of = |series: &Value, job: &str| {
         let jobs = series["jobs"].as_array().unwrap().iter();
@@ -292,7 +341,18 @@ fn the_matrix_has_every_way_to_the_disk_also_through_the_lab() {
         .unwrap();
     assert_eq!(rates[4], lab["bytes-per-second"].as_f64());
     assert!(said.contains("RDMA, lab: packets were delivered"), "{said}");
-    assert_eq!(rates.len(), 4 + 1 + 5 + 2, "{said}");
+    assert_eq!(rates.len(), 4 + 1 + 5 + 2 + 1, "{said}");
+    let local = local_rate(&folder, "crs504-fio-randread-4k-32t16.txt", "read");
+    assert_eq!(here.last(), Some(&Some(local / 1_048_576.0)));
+    let (here, published) = row(document, "TCP beside RDMA", "4 streams, to the server");
+    let iperf = kept_json(&folder, "crs504-4-iperf3-ib_write_bw.txt");
+    let printed = iperf["end"]["sum_received"]["bits_per_second"].as_f64();
+    assert_eq!(here[0], printed.map(|rate| rate / 1e9));
+    assert_eq!(
+        iperf["start"]["test_start"]["num_streams"].as_i64(),
+        Some(4)
+    );
+    assert_eq!(published, [Some(80.0), Some(93.0)]);
     assert!(!kept(&folder, "crs504-lab-ps.txt").is_empty());
     iser_is_what_its_programs_printed(document, &folder, &said);
 }
@@ -325,7 +385,7 @@ fn iser_is_what_its_programs_printed(document: &Value, folder: &TempDir, said: &
             printed.iter().all(|rate| *rate > Some(0.0)),
             "{row_name}: {printed:?}"
         );
-        assert_eq!(here[10..], printed, "{row_name}: {said}");
+        assert_eq!(here[10..12], printed, "{row_name}: {said}");
         if !job.starts_with("write") {
             read += printed.iter().flatten().sum::<f64>() * 1_048_576.0;
         }
@@ -337,7 +397,7 @@ fn iser_is_what_its_programs_printed(document: &Value, folder: &TempDir, said: &
         "write RND4K Q32T1",
     ] {
         assert_eq!(
-            row(document, "CrystalDiskMark's matrix", what).0[10..],
+            row(document, "CrystalDiskMark's matrix", what).0[10..12],
             [None, None],
             "{what}"
         );
@@ -400,7 +460,8 @@ fn a_client_starts_when_its_server_listens() {
     fs::write(&program, late).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let (report, said, _folder) = documents("infiniband", Some(folder.path()));
-    let (here, _) = row(&report["documents"][0], "TCP", "iperf, window 1 MiB");
+    let what = "iperf, window 1 MiB, to the server";
+    let (here, _) = row(&report["documents"][0], "TCP beside RDMA", what);
     assert!(here[0].is_some_and(|rate| rate > 0.0), "{said}");
 }
 

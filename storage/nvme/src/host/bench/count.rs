@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use wire::nvme::Status;
 
+use super::kernel::{Machine, Process, switches_of};
 use super::{Figures, Histogram, Job, MOMENTS};
 
 /// Counters of a running benchmark job.
@@ -16,7 +17,8 @@ pub(super) struct Count {
     last: Instant,
     longest_pause: Duration,
     target: Option<u32>,
-    target_ns: Option<u64>,
+    of_target: Option<Process>,
+    machine: Option<Machine>,
     latency: Histogram,
     errors: u64,
     first_error: Option<Status>,
@@ -35,7 +37,8 @@ impl Count {
             last: Instant::now(),
             longest_pause: Duration::ZERO,
             target: job.target,
-            target_ns: job.target.and_then(process_ns),
+            of_target: job.target.and_then(Process::now),
+            machine: Machine::now(),
             latency: Histogram::default(),
             errors: 0,
             first_error: None,
@@ -48,7 +51,9 @@ impl Count {
     pub(super) fn look(&mut self, now: Instant) -> bool {
         if !self.is_warm && now - self.started >= self.warm_up {
             (self.started, self.is_warm) = (now, true);
-            (self.processor, self.target_ns) = (Processor::now(), self.target.and_then(process_ns));
+            (self.processor, self.of_target) =
+                (Processor::now(), self.target.and_then(Process::now));
+            self.machine = Machine::now();
             (self.last, self.longest_pause) = (now, Duration::ZERO);
             (self.latency, self.errors, self.first_error) = (Histogram::default(), 0, None);
             self.moments.fill(0);
@@ -92,8 +97,15 @@ impl Count {
         let seconds = (now - self.started).as_secs_f64();
         let per_second = self.latency.total() as f64 / seconds;
         let part = self.time.as_secs_f64() / MOMENTS as f64;
-        let target_ns = self.target.and_then(process_ns).zip(self.target_ns);
-        let Processor { ran_ns, waited_ns } = Processor::now().since(self.processor);
+        let target = self.target.and_then(Process::now).zip(self.of_target);
+        let target = target.map(|(now, then)| now.since(then));
+        let machine = Machine::now().zip(self.machine);
+        let machine = machine.map(|(now, then)| now.since(&then));
+        let Processor {
+            ran_ns,
+            waited_ns,
+            switches,
+        } = Processor::now().since(self.processor);
         Figures {
             per_second,
             bytes_per_second: per_second * bytes as f64,
@@ -105,8 +117,13 @@ impl Count {
             longest_pause: self
                 .longest_pause
                 .max(now.saturating_duration_since(self.last)),
-            target_processor: target_ns
-                .map(|(now, then)| now.saturating_sub(then) as f64 / 1e9 / seconds),
+            target_processor: target.map(|target| target.ran_ns as f64 / 1e9 / seconds),
+            switches: switches as f64 / seconds,
+            target_switches: target.map(|target| target.switches as f64 / seconds),
+            interrupts: machine
+                .as_ref()
+                .map(|(interrupts, _)| *interrupts as f64 / seconds),
+            cores: machine.map_or_else(Vec::new, |(_, cores)| cores),
             over_time: self
                 .moments
                 .iter()
@@ -124,6 +141,8 @@ struct Processor {
     ran_ns: u64,
     /// While it could have run, and other threads had the processors.
     waited_ns: u64,
+    /// How often it gave a processor up, or lost it.
+    switches: u64,
 }
 
 impl Processor {
@@ -133,6 +152,7 @@ impl Processor {
         Self {
             ran_ns: numbers.next().unwrap_or(0),
             waited_ns: numbers.next().unwrap_or(0),
+            switches: switches_of("/proc/thread-self".as_ref()).unwrap_or(0),
         }
     }
 
@@ -140,25 +160,9 @@ impl Processor {
         Self {
             ran_ns: self.ran_ns.saturating_sub(earlier.ran_ns),
             waited_ns: self.waited_ns.saturating_sub(earlier.waited_ns),
+            switches: self.switches.saturating_sub(earlier.switches),
         }
     }
-}
-
-/// Processor time of all threads of a process in nanoseconds.
-fn process_ns(process: u32) -> Option<u64> {
-    let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
-    let of = |path: std::path::PathBuf| {
-        let text = std::fs::read_to_string(path.join("schedstat")).unwrap_or_default();
-        text.split(' ')
-            .next()
-            .and_then(|number| number.parse::<u64>().ok())
-    };
-    Some(
-        threads
-            .flatten()
-            .filter_map(|thread| of(thread.path()))
-            .sum(),
-    )
 }
 
 #[cfg(test)]

@@ -161,6 +161,18 @@ pub struct Measured {
     /// The longest time in which one of the host's threads saw no command finish.
     #[serde(default)]
     pub longest_pause_us: f64,
+    /// Context switches of the host's threads per second.
+    #[serde(default)]
+    pub host_switches: f64,
+    /// Context switches of the target's threads per second; `None` if they could not be read.
+    #[serde(default)]
+    pub target_switches: Option<f64>,
+    /// Interrupts of the machine per second, whoever caused them; `None` if they could not be read.
+    #[serde(default)]
+    pub interrupts: Option<f64>,
+    /// How busy each processor of the machine was, from 0 to 1, whoever kept it busy.
+    #[serde(default)]
+    pub cores: Vec<f64>,
     /// Commands per second, part by part of the time.
     pub over_time: Vec<f64>,
     /// Commands that failed in each of these parts.
@@ -188,6 +200,10 @@ impl Measured {
             target_processor: figures.target_processor,
             host_processor_wait: figures.processor_wait,
             longest_pause_us: figures.longest_pause.as_secs_f64() * 1e6,
+            host_switches: figures.switches,
+            target_switches: figures.target_switches,
+            interrupts: figures.interrupts,
+            cores: figures.cores.clone(),
             over_time: figures.over_time.clone(),
             errors_over_time: figures.errors_over_time.clone(),
         }

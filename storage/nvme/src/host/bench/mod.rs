@@ -4,6 +4,7 @@ mod count;
 mod fill;
 mod histogram;
 pub mod job;
+mod kernel;
 mod threads;
 
 use std::io;
@@ -70,6 +71,15 @@ pub struct Figures {
     pub longest_pause: Duration,
     /// Processor time of the target per second; `None` if it could not be read.
     pub target_processor: Option<f64>,
+    /// Context switches of all threads of the job per second, those that they waited for and those that the
+    /// kernel forced.
+    pub switches: f64,
+    /// The same of all threads of the target; `None` if they could not be read.
+    pub target_switches: Option<f64>,
+    /// Interrupts of the whole machine per second; `None` if they could not be read.
+    pub interrupts: Option<f64>,
+    /// How busy each processor of the machine was, from 0 to 1, whoever kept it busy.
+    pub cores: Vec<f64>,
     /// Commands per second in each of the [`MOMENTS`] intervals of the measurement.
     pub over_time: Vec<f64>,
     /// Failed commands in each interval.

@@ -90,6 +90,12 @@ impl Figures {
         self.processor_wait += other.processor_wait;
         self.longest_pause = self.longest_pause.max(other.longest_pause);
         self.target_processor = self.target_processor.or(other.target_processor);
+        self.switches += other.switches;
+        self.target_switches = self.target_switches.or(other.target_switches);
+        self.interrupts = self.interrupts.or(other.interrupts);
+        if self.cores.is_empty() {
+            self.cores.clone_from(&other.cores);
+        }
         add_parts(&mut self.over_time, &other.over_time);
         add_parts(&mut self.errors_over_time, &other.errors_over_time);
     }

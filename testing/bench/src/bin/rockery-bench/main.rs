@@ -6,6 +6,7 @@
     reason = "`output` decides what happens when standard output or standard error is closed"
 )]
 
+mod disk_file;
 mod documents;
 mod error;
 mod figures;

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use ::bench::Machine;
 use ::nvme::host::{bench_local, bench_local_threads, fill_local};
-use ::nvme::store::{Memory, Store};
-use command::bench::{BenchNvme, Part, Transport};
+use ::nvme::store::{FileStore, Memory, Store};
+use command::bench::{BenchNvme, Part, Times, Transport};
 
+use super::disk_file::DiskFile;
 use super::matrix::{JOBS, MATRIX, in_one_thread, sequential};
 use super::place::Place;
 use super::repeats::{self, unique};
@@ -47,22 +48,27 @@ fn jobs(what: &BenchNvme) -> Vec<String> {
 pub(super) fn act(what: &BenchNvme, programs: &Programs) -> Result<(), Error> {
     let jobs = jobs(what);
     let rockery = programs.rockery()?;
+    let disk = Disk::new(what)?;
     let mut remarks = Vec::new();
     let runs = repeats::measure(
         &what.repeats,
         &what.transport,
         |it| it.name(),
         |transport| match transport {
-            Transport::Local => local(what, &jobs),
+            Transport::Local => local(what, &jobs, &disk),
             transport => {
-                let disk = ["--memory".to_owned(), what.size.to_string()];
-                let place = Place::new(*transport, &rockery, &disk, what.poll)?;
+                let place = Place::new(*transport, &rockery, &disk.served(), what.poll)?;
                 remarks.extend(place.remark().filter(|remark| !remarks.contains(remark)));
                 place.measure(&jobs, what.repeats.times())
             }
         },
     )?;
-    let (warm_up, seconds) = what.repeats.times();
+    remarks.push(memory_bandwidth());
+    let Times {
+        warm_up,
+        seconds,
+        rest,
+    } = what.repeats.times();
     let series = what
         .transport
         .iter()
@@ -72,6 +78,8 @@ pub(super) fn act(what: &BenchNvme, programs: &Programs) -> Result<(), Error> {
         machine: Machine::this(),
         warm_up,
         seconds,
+        rest,
+        disk: disk.in_words(),
         repeats: what.repeats.count(),
         one_thread: what.one_thread,
         remarks,
@@ -80,16 +88,100 @@ pub(super) fn act(what: &BenchNvme, programs: &Programs) -> Result<(), Error> {
     output::write(&what.output, &report)
 }
 
+/// The disk that is served: memory of the target, or a file.
+struct Disk {
+    size: u64,
+    file: Option<DiskFile>,
+    is_cached: bool,
+}
+
+/// Bytes of a logical block: the default of `rockery serve nvme`.
+const BLOCK_BYTES: usize = 4096;
+
+impl Disk {
+    fn new(what: &BenchNvme) -> Result<Self, Error> {
+        let file = what.disk.as_deref();
+        Ok(Self {
+            size: what.size.0,
+            file: file
+                .map(|folder| DiskFile::new(folder, what.size.0))
+                .transpose()?,
+            is_cached: what.cached,
+        })
+    }
+
+    /// The arguments of `rockery serve nvme`.
+    fn served(&self) -> Vec<String> {
+        let Some(file) = &self.file else {
+            return vec!["--memory".to_owned(), self.size.to_string()];
+        };
+        let cached = self.is_cached.then(|| "--cached".to_owned());
+        let path = file.path().display().to_string();
+        std::iter::once(path).chain(cached).collect()
+    }
+
+    /// The same for use without a target.
+    fn store(&self) -> std::io::Result<Store> {
+        let Some(file) = &self.file else {
+            return Ok(Store::Memory(Memory::new(self.size)?));
+        };
+        let file = FileStore::open(file.path(), BLOCK_BYTES, false, !self.is_cached)?;
+        Ok(Store::File(file.into()))
+    }
+
+    fn in_words(&self) -> String {
+        let mib = self.size >> 20;
+        match (&self.file, self.is_cached) {
+            (None, _) => format!("memory disk of {mib} MiB"),
+            (Some(_), true) => format!("a file of {mib} MiB through the page cache"),
+            (Some(_), false) => {
+                format!("a file of {mib} MiB past the page cache, where the file system can")
+            }
+        }
+    }
+}
+
+/// Why there is no column of memory bandwidth, and what would read it: a sentence without its full stop.
+fn memory_bandwidth() -> String {
+    const COUNTERS: &str = "/sys/bus/event_source/devices";
+    let names = std::fs::read_dir(COUNTERS).map(|all| {
+        let names = all
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names
+            .filter(|name| name.starts_with("uncore_imc") || name.starts_with("amd_umc"))
+            .collect::<Vec<_>>()
+    });
+    match names.unwrap_or_default().first() {
+        None => "Memory bandwidth is not measured: this machine shows no counters of its memory controllers \
+                 (uncore_imc of Intel, amd_umc of AMD), as virtual machines do not"
+            .to_owned(),
+        Some(name) => format!(
+            "Memory bandwidth is not measured: perf stat -a on the events of {name} shows it beside a run"
+        ),
+    }
+}
+
 /// The same store, without a network.
-fn local(what: &BenchNvme, jobs: &[String]) -> Result<Vec<Measured>, Error> {
+fn local(what: &BenchNvme, jobs: &[String], disk: &Disk) -> Result<Vec<Measured>, Error> {
     let cannot = |source| Error::File {
-        path: "memory".into(),
+        path: disk
+            .file
+            .as_ref()
+            .map_or_else(|| "memory".into(), |file| file.path().to_owned()),
         source,
     };
-    let store = Store::Memory(Memory::new(what.size.0).map_err(cannot)?);
+    let store = disk.store().map_err(cannot)?;
     fill_local(&store, what.size.0).map_err(cannot)?;
-    let (warm_up, seconds) = what.repeats.times();
-    let measure = |job: &String| {
+    let Times {
+        warm_up,
+        seconds,
+        rest,
+    } = what.repeats.times();
+    let measure = |(index, job): (usize, &String)| {
+        if index > 0 {
+            std::thread::sleep(Duration::from_secs_f64(rest));
+        }
         let spec: Spec = job.parse().map_err(|_| Error::NothingMeasured("local"))?;
         let (warm_up, time) = (
             Duration::from_secs_f64(warm_up),
@@ -107,5 +199,5 @@ fn local(what: &BenchNvme, jobs: &[String]) -> Result<Vec<Measured>, Error> {
         let figures = figures.map_err(cannot)?;
         Ok(Measured::new(&spec, &figures))
     };
-    jobs.iter().map(measure).collect()
+    jobs.iter().enumerate().map(measure).collect()
 }

@@ -24,11 +24,13 @@ fn page(report: &Report) -> String {
     let mut page = head("NVMe over RDMA and over TCP");
     let _ = writeln!(
         page,
-        "<p class=\"soft\">{}. Medians of {}, {} s each after {} s; {}. {}</p>",
+        "<p class=\"soft\">{}. Medians of {}, {} s each after {} s{}; {}; {}. {}</p>",
         escape(&report.machine.to_string()),
         report.repeats,
         report.seconds,
         report.warm_up,
+        report.rest_in_words(),
+        escape(&report.disk),
         report.threads(),
         escape(&report.remarks.join(". "))
     );

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use ::nvme::host::job::Measured;
-use command::bench::Transport;
+use command::bench::{Times, Transport};
 use command::runtime;
 
 use crate::Error;
@@ -242,11 +242,7 @@ impl Place {
     }
 
     /// Measures jobs, one after the other.
-    pub(crate) fn measure(
-        &self,
-        jobs: &[String],
-        time: (f64, f64),
-    ) -> Result<Vec<Measured>, Error> {
+    pub(crate) fn measure(&self, jobs: &[String], times: Times) -> Result<Vec<Measured>, Error> {
         let end = self.pair.as_ref().map(|pair| &pair.0[1]);
         let mut command = program(&self.binary, self.transport, end);
         command.args([
@@ -260,9 +256,11 @@ impl Place {
         command.args(["--transport", option(self.transport)]);
         command.args([
             "--warm-up",
-            &time.0.to_string(),
+            &times.warm_up.to_string(),
             "--seconds",
-            &time.1.to_string(),
+            &times.seconds.to_string(),
+            "--rest",
+            &times.rest.to_string(),
         ]);
         // Between namespaces and through `run`, each program becomes the next: the number stays.
         command.args(["--target-process", &self.target.0.id().to_string()]);

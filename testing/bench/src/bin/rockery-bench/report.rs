@@ -46,6 +46,10 @@ pub(super) struct Report {
     pub(super) machine: Machine,
     pub(super) warm_up: f64,
     pub(super) seconds: f64,
+    /// Seconds without load between two measurements.
+    pub(super) rest: f64,
+    /// The disk that is served.
+    pub(super) disk: String,
     pub(super) repeats: u32,
     pub(super) one_thread: bool,
     pub(super) remarks: Vec<String>,
@@ -56,10 +60,10 @@ impl Median {
     fn new(repeats: &[&Measured]) -> Self {
         let of = |field: fn(&Measured) -> f64| median(repeats.iter().map(|it| field(it)).collect());
         let per_second = of(|it| it.per_second);
-        let target: Vec<f64> = repeats
-            .iter()
-            .filter_map(|it| it.target_processor)
-            .collect();
+        let some = |field: fn(&Measured) -> Option<f64>| {
+            let all: Vec<f64> = repeats.iter().filter_map(|it| field(it)).collect();
+            (!all.is_empty()).then(|| median(all))
+        };
         let typical = repeats.iter().min_by(|one, other| {
             (one.per_second - per_second)
                 .abs()
@@ -79,12 +83,16 @@ impl Median {
                 // The longest of all is the longest.
                 max_us: repeats.iter().map(|it| it.max_us).fold(0.0, f64::max),
                 host_processor: of(|it| it.host_processor),
-                target_processor: (!target.is_empty()).then(|| median(target)),
+                target_processor: some(|it| it.target_processor),
                 host_processor_wait: of(|it| it.host_processor_wait),
                 longest_pause_us: repeats
                     .iter()
                     .map(|it| it.longest_pause_us)
                     .fold(0.0, f64::max),
+                host_switches: of(|it| it.host_switches),
+                target_switches: some(|it| it.target_switches),
+                interrupts: some(|it| it.interrupts),
+                cores: typical.map(|it| it.cores.clone()).unwrap_or_default(),
                 over_time: typical.map(|it| it.over_time.clone()).unwrap_or_default(),
                 errors_over_time: typical
                     .map(|it| it.errors_over_time.clone())
@@ -173,6 +181,14 @@ impl Report {
             .collect()
     }
 
+    /// The rest between measurements, where there is one.
+    pub(super) fn rest_in_words(&self) -> String {
+        match self.rest > 0.0 {
+            true => format!(", with a rest of {} s", self.rest),
+            false => String::new(),
+        }
+    }
+
     /// How jobs are done.
     pub(super) const fn threads(&self) -> &'static str {
         match self.one_thread {
@@ -187,11 +203,13 @@ impl Report {
 /// Everything as text.
 pub(super) fn table(report: &Report) -> String {
     let mut text = format!(
-        "{}. Medians of {}, {} s each after {} s; memory disk; {}.\n",
+        "{}. Medians of {}, {} s each after {} s{}; {}; {}.\n",
         report.machine,
         report.repeats,
         report.seconds,
         report.warm_up,
+        report.rest_in_words(),
+        report.disk,
         report.threads()
     );
     for remark in &report.remarks {
@@ -200,6 +218,8 @@ pub(super) fn table(report: &Report) -> String {
     latency(report, &mut text);
     throughput(report, &mut text);
     stability(report, &mut text);
+    intervals(report, &mut text);
+    kernel(report, &mut text);
     matrix(report, &mut text);
     ratios(report, &mut text);
     if let Some(source) = report.source() {
@@ -370,6 +390,85 @@ fn stability(report: &Report, text: &mut String) {
                drift of at most 10 %, as SNIA has it.\n";
 }
 
+/// A measurement from this length on is shown part by part: what changes within minutes is of interest then.
+const LONG_S: f64 = 60.0;
+
+/// The rate and the errors of each part of a long measurement.
+fn intervals(report: &Report, text: &mut String) {
+    if report.seconds < LONG_S {
+        return;
+    }
+    for series in &report.series {
+        let Some(median) = series.job("randread:4k:128") else {
+            continue;
+        };
+        let it = &median.figures;
+        let part = report.seconds / it.over_time.len().max(1) as f64;
+        let _ = writeln!(
+            text,
+            "\n{}, 4 KiB read, QD 128: from second, per second, errors",
+            series.transport
+        );
+        for (index, rate) in it.over_time.iter().enumerate() {
+            let errors = it.errors_over_time.get(index).copied().unwrap_or_default();
+            let from = part * index as f64;
+            let _ = writeln!(text, "{from:10.0} {rate:12.0} {errors:8}");
+        }
+    }
+}
+
+/// How busy each processor was, in percent; of many only the busiest.
+fn cores(busy: &[f64]) -> String {
+    const SHOWN: usize = 8;
+    let mut sorted = busy.to_vec();
+    sorted.sort_by(|one, other| other.total_cmp(one));
+    let mut text: Vec<String> = sorted
+        .iter()
+        .take(SHOWN)
+        .map(|part| format!("{:.0}", part * 100.0))
+        .collect();
+    if sorted.len() > SHOWN {
+        text.push("…".to_owned());
+    }
+    text.join(" ")
+}
+
+/// Context switches and interrupts for each command, and the machine's processors one by one.
+fn kernel(report: &Report, text: &mut String) {
+    let shown: Vec<(&Series, &Median)> = report
+        .series
+        .iter()
+        .flat_map(|series| {
+            ["randread:4k:1", "randread:4k:128", "read:1m:1"]
+                .into_iter()
+                .filter_map(move |job| Some((series, series.job(job)?)))
+        })
+        .collect();
+    if shown.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\n{:20} {:18} {:>14} {:>16} {:>23}  processors busy, %",
+        "for each command", "job", "host switches", "target switches", "the machine's interrupts"
+    );
+    for (series, median) in shown {
+        let it = &median.figures;
+        let each = |per_second: f64| format!("{:.3}", per_second / it.per_second.max(1.0));
+        let some = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), each);
+        let _ = writeln!(
+            text,
+            "{:20} {:18} {:>14} {:>16} {:>23}  {}",
+            series.transport,
+            it.job,
+            each(it.host_switches),
+            some(it.target_switches),
+            some(it.interrupts),
+            cores(&it.cores)
+        );
+    }
+}
+
 fn matrix(report: &Report, text: &mut String) {
     let is_there = |series: &Series| series.job("randwrite:4k:32t16").is_some();
     if !report.series.iter().any(is_there) {
@@ -484,6 +583,65 @@ mod tests {
             None
         );
         assert!(Series::new(Transport::Tcp, &[]).published.is_some());
+    }
+
+    fn report(seconds: f64) -> Report {
+        let deep = Measured {
+            job: "randread:4k:128".to_owned(),
+            per_second: 15.0,
+            host_switches: 30.0,
+            target_switches: Some(7.5),
+            over_time: vec![10.0, 20.0],
+            errors_over_time: vec![0, 3],
+            cores: vec![0.25, 1.0],
+            ..Measured::default()
+        };
+        Report {
+            machine: Machine::this(),
+            warm_up: 0.0,
+            seconds,
+            rest: 60.0,
+            disk: "memory disk of 1 MiB".to_owned(),
+            repeats: 1,
+            one_thread: false,
+            remarks: Vec::new(),
+            series: vec![Series::new(Transport::Tcp, &[vec![deep]])],
+        }
+    }
+
+    #[test]
+    fn long_measurements_are_shown_part_by_part() {
+        let rows = |seconds: f64| {
+            let mut text = String::new();
+            intervals(&report(seconds), &mut text);
+            let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+            text.lines()
+                .skip(2)
+                .map(words)
+                .collect::<Vec<Vec<String>>>()
+        };
+        assert_eq!(rows(3600.0), [["0", "10", "0"], ["1800", "20", "3"]]);
+        assert_eq!(rows(1.0), Vec::<Vec<String>>::new());
+    }
+
+    #[test]
+    fn switches_are_shown_for_each_command() {
+        let text = table(&report(1.0));
+        let mut rows = text
+            .lines()
+            .filter(|line| line.contains("randread:4k:128  "));
+        let words: Vec<&str> = rows
+            .next()
+            .map_or_else(Vec::new, |row| row.split_whitespace().collect());
+        assert_eq!(
+            words[..],
+            ["TCP", "randread:4k:128", "2.000", "0.500", "-", "100", "25"],
+            "{text}"
+        );
+        assert!(
+            text.contains("with a rest of 60 s; memory disk of 1 MiB"),
+            "{text}"
+        );
     }
 
     #[test]

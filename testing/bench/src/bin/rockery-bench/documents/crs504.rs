@@ -6,12 +6,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::iser::{self, Series};
+use super::local::{self, Local};
+use super::perftest::Ends;
 use super::report::{Document, Row, Table};
 use super::runner::{Runner, number};
 use super::smb::{self, Files};
 use super::storage::{self, columns, job};
+use super::streams::{self, Streams};
 use crate::matrix::MATRIX;
-use crate::smb::published::matrix;
+use crate::smb::published::{COLUMNS, matrix};
 
 /// The network of the document, for the lab.
 const FILES: [(&str, &str); 3] = [
@@ -35,6 +38,9 @@ const CLIENT: &str = "sender0";
 const START: Duration = Duration::from_secs(15);
 
 const MIB: f64 = 1_048_576.0;
+/// Published Gb/s: what iperf reached with several processes, and the peak of CrystalDiskMark.
+const IPERF: f64 = 80.0;
+const SMB_DIRECT: f64 = 93.0;
 
 /// Measures the matrix on every way that there is.
 pub(super) fn measure(runner: &mut Runner) -> Document {
@@ -52,18 +58,62 @@ pub(super) fn measure(runner: &mut Runner) -> Document {
         document.remarks.push(remark);
     }
     let files = smb::measure(runner, "crs504", "matrix", &mut document);
+    let local = local::measure(runner, "crs504", &jobs(), &mut document);
     let iser = iser::measure(runner, &mut document);
-    document.add(table(&series, &files, &iser));
+    document.add(table(&series, &files, &iser, &local));
+    add_streams(runner, &mut document);
     document
 }
 
-fn table(series: &[Value], files: &Files, iser: &[Series]) -> Table {
+/// Jobs of the matrix.
+fn jobs() -> Vec<String> {
+    let all = ["read", "write"].into_iter().flat_map(|what| {
+        MATRIX
+            .iter()
+            .map(move |(_, how, many)| format!("{how}{what}:{many}"))
+    });
+    all.collect()
+}
+
+/// TCP with one stream and with several, beside RDMA.
+fn add_streams(runner: &mut Runner, document: &mut Document) {
+    let ends = Ends::new(runner);
+    let Some(mut ends) = document.or_missing("TCP beside RDMA", ends) else {
+        return;
+    };
+    let mut rows = Vec::new();
+    for (what, options) in [("1 stream", ["-P", "1"]), ("4 streams", ["-P", "4"])] {
+        let of = format!("crs504-{}", options[1]);
+        let streams = Streams {
+            of: &of,
+            what,
+            options: &options,
+        };
+        rows.extend(streams::rows(
+            &mut ends,
+            streams,
+            &[IPERF, SMB_DIRECT],
+            document,
+        ));
+    }
+    document.add(Table {
+        title: "TCP beside RDMA".to_owned(),
+        here: streams::columns(),
+        published: vec!["iperf, most", "SMB Direct, most"],
+        rows,
+        differs: "The published iperf was limited by the processor, and SMB Direct by the PCIe link; here \
+                  both are processors' work over a veth, and RDMA has one queue pair in each row.",
+    });
+}
+
+fn table(series: &[Value], files: &Files, iser: &[Series], local: &Local) -> Table {
     let mut here: Vec<String> = columns(series)
         .into_iter()
         .map(|name| format!("NVMe {name}"))
         .collect();
     here.extend(files.columns().into_iter().map(share));
     here.extend(iser.iter().map(|series| series.name.to_owned()));
+    here.push(local::COLUMN.to_owned());
     let mut rows = Vec::new();
     for (direction, what) in ["read", "write"].into_iter().enumerate() {
         for (name, how, many) in MATRIX {
@@ -78,6 +128,7 @@ fn table(series: &[Value], files: &Files, iser: &[Series]) -> Table {
                 iser.iter()
                     .map(|series| series.rate(&spec).map(|rate| rate / MIB)),
             );
+            here.push(local.rate(&spec).map(|rate| rate / MIB));
             let published = matrix(name).unwrap_or_default();
             let published = published
                 .iter()
@@ -94,11 +145,13 @@ fn table(series: &[Value], files: &Files, iser: &[Series]) -> Table {
     Table {
         title: "CrystalDiskMark's matrix".to_owned(),
         here,
-        published: vec!["local", "Windows, SMB Direct", "Linux guest, SMB Direct"],
+        published: COLUMNS.to_vec(),
         rows,
         differs: "The published disks are drives and the network is real; here NVMe's disk is memory, the \
                   files of SMB and iSER are in the page cache, and all ends share the processors of one \
-                  machine.",
+                  machine. fio stands for both local columns. Windows is not run: a Windows guest with a \
+                  function has no counterpart, and RDMA through the lab's switch stands for the Linux guest \
+                  and for Windows at 100G.",
     }
 }
 

@@ -9,12 +9,14 @@ mod crs504;
 mod functions;
 mod infiniband;
 mod iser;
+mod local;
 mod perftest;
 mod report;
 mod runner;
 mod smb;
 mod spraying;
 mod storage;
+mod streams;
 
 use ::bench::Machine;
 use command::bench::{BenchDocuments, Document};

@@ -170,6 +170,17 @@ impl StorageRows<'_> {
         };
         let published = ERRORS.map(Some).to_vec();
         self.add("the same: failed commands", "%", errors, published);
+        for (what, path) in [
+            ("host's context switches", "/host-switches"),
+            ("target's context switches", "/target-switches"),
+            ("the machine's interrupts", "/interrupts"),
+        ] {
+            let each = |series: &Value| {
+                Some(figure(series, DEEP, path)? / figure(series, DEEP, "/per-second")?.max(1.0))
+            };
+            let what = format!("the same: {what}");
+            self.add(what, "per command", each, vec![None; 2]);
+        }
         let cpu = |series: &Value| {
             let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
             Some(figure(series, DEEP, "/host-processor")? / cores * 100.0)

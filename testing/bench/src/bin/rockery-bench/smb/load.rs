@@ -41,9 +41,20 @@ pub(super) struct Figures {
 pub(super) struct Load {
     pub(super) warm_up: Duration,
     pub(super) time: Duration,
+    /// Without load, between two jobs.
+    pub(super) rest: Duration,
     pub(super) size: u64,
     /// Process ids of the gateway and of Samba or the server in memory, for their processor time.
     pub(super) others: [Option<u32>; 2],
+}
+
+impl Load {
+    /// Rests before a job that is not the first.
+    pub(super) fn rest_before(&self, index: usize) {
+        if index > 0 {
+            std::thread::sleep(self.rest);
+        }
+    }
 }
 
 /// The file or connection with which a thread makes its transfers.
@@ -340,6 +351,7 @@ mod tests {
         let load = Load {
             warm_up,
             time,
+            rest: Duration::ZERO,
             size: 100_000,
             others: [None; 2],
         };

@@ -39,6 +39,10 @@ const FILE: &str = "rockery-bench.data";
 /// Copies, one file at a time and four: each with eight transfers of 1 MiB under way.
 const COPIES: [&str; 2] = ["1m:8", "1m:8t4"];
 
+/// Connections, and the jobs that have eight transfers of 1 MiB under way over them: Windows opens two
+/// connections for an adapter with RDMA by default (`ConnectionCountPerRdmaNetworkInterface`).
+const CONNECTIONS: [(u16, &str); 4] = [(1, "1m:8"), (2, "1m:4t2"), (4, "1m:2t4"), (8, "1m:1t8")];
+
 /// The jobs of the chosen parts.
 fn jobs(what: &BenchSmb) -> Vec<String> {
     let mut jobs = Vec::new();
@@ -49,6 +53,10 @@ fn jobs(what: &BenchSmb) -> Vec<String> {
                 .map(|(_, how, many)| format!("{how}?:{many}"))
                 .collect(),
             SmbPart::Copy => COPIES.iter().map(|many| format!("?:{many}")).collect(),
+            SmbPart::Connections => CONNECTIONS
+                .iter()
+                .map(|(_, many)| format!("?:{many}"))
+                .collect(),
         };
         jobs.extend(
             rows.iter()
@@ -60,10 +68,11 @@ fn jobs(what: &BenchSmb) -> Vec<String> {
 
 /// How each job is measured.
 fn load(what: &BenchSmb) -> Load {
-    let (warm_up, time) = what.repeats.times();
+    let times = what.repeats.times();
     Load {
-        warm_up: Duration::from_secs_f64(warm_up),
-        time: Duration::from_secs_f64(time),
+        warm_up: Duration::from_secs_f64(times.warm_up),
+        time: Duration::from_secs_f64(times.seconds),
+        rest: Duration::from_secs_f64(times.rest),
         size: what.size.0,
         others: [what.gateway_process, what.samba_process],
     }
@@ -78,6 +87,8 @@ fn words(what: &BenchSmb) -> Vec<String> {
         &what.size.0.to_string(),
         "--warm-up",
         &seconds(load.warm_up),
+        "--rest",
+        &seconds(load.rest),
         "--seconds",
     ]
     .map(str::to_owned)
@@ -166,6 +177,7 @@ pub(super) fn act(what: &BenchSmb, programs: &Programs) -> Result<(), Error> {
         machine: Machine::this(),
         warm_up: load.warm_up.as_secs_f64(),
         seconds: load.time.as_secs_f64(),
+        rest: load.rest.as_secs_f64(),
         repeats: what.repeats.count(),
         size: what.size.0,
         remarks,
@@ -178,20 +190,22 @@ pub(super) fn act(what: &BenchSmb, programs: &Programs) -> Result<(), Error> {
 
 /// The same file, without a network.
 fn local(what: &BenchSmb, jobs: &[String], file: &Path) -> Result<Vec<Figures>, Error> {
-    let run = |job: &String| {
+    let run = |(index, job): (usize, &String)| {
         let spec: Spec = job
             .parse()
             .map_err(|_| Error::NothingMeasured("local file"))?;
+        load(what).rest_before(index);
         let open = || Ok(Box::new(Local::open(file)?) as Box<dyn Target>);
         load::run(&spec, &load(what), open).map_err(Error::file(file))
     };
-    jobs.iter().map(run).collect()
+    jobs.iter().enumerate().map(run).collect()
 }
 
 /// Measures in this process, and prints each result as a line of JSON.
 fn measure(what: &BenchSmb, server: SocketAddr) -> Result<(), Error> {
     let cannot = || Error::file(format!("SMB server {server}"));
-    for spec in &what.job {
+    for (index, spec) in what.job.iter().enumerate() {
+        load(what).rest_before(index);
         let open = || {
             let carrier: Box<dyn Carrier> = match what.transport.iter().any(|it| it.is_direct()) {
                 true => Box::new(direct::Direct::connect(server)?),
@@ -229,7 +243,8 @@ mod tests {
     #[test]
     fn jobs_are_rows_of_the_matrix_and_copies_once_each() {
         let jobs = jobs(&Line::parse_from(["bench"]).what);
-        assert_eq!(jobs.len(), 6 * 2 + 2);
+        // The first job of connections is that of one copy, and of the matrix.
+        assert_eq!(jobs.len(), 6 * 2 + 2 + 3 * 2);
         assert!(jobs.iter().all(|job| {
             job.parse::<Spec>()
                 .is_ok_and(|spec| spec.to_string() == *job)

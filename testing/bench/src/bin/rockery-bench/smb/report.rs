@@ -6,9 +6,9 @@ use ::bench::{Machine, Spread, median};
 use serde::Serialize;
 
 use super::super::matrix::MATRIX;
-use super::COPIES;
 use super::load::Figures;
 use super::published::{self, Copies};
+use super::{CONNECTIONS, COPIES};
 use command::bench::SmbTransport;
 
 /// Bytes of the units of published figures.
@@ -41,6 +41,8 @@ pub(super) struct Report {
     pub(super) machine: Machine,
     pub(super) warm_up: f64,
     pub(super) seconds: f64,
+    /// Seconds without load between two measurements.
+    pub(super) rest: f64,
     pub(super) repeats: u32,
     /// Bytes of the shared file.
     pub(super) size: u64,
@@ -126,7 +128,7 @@ impl Series {
 }
 
 /// A row of the matrix: its name, its job, and the published figures in MiB/s.
-pub(super) type Row = (String, String, [f64; 3]);
+pub(super) type Row = (String, String, [f64; 5]);
 
 /// The rows of the matrix for `read` or `write`, which is `direction` 0 or 1 of published figures.
 pub(super) fn rows(what: &str, direction: usize) -> Vec<Row> {
@@ -146,6 +148,7 @@ impl Report {
             repeats,
             seconds,
             warm_up,
+            rest,
             ..
         } = self;
         let size = self.size >> 20;
@@ -153,6 +156,9 @@ impl Report {
             "{machine}. Medians of {repeats}, {seconds} s each after {warm_up} s; a file of {size} MiB, \
              in the page cache."
         );
+        if *rest > 0.0 {
+            let _ = write!(text, " A rest of {rest} s between two measurements.");
+        }
         self.remarks
             .iter()
             .for_each(|remark| _ = write!(text, " {remark}."));
@@ -165,6 +171,7 @@ pub(super) fn table(report: &Report) -> String {
     let mut text = report.conditions() + "\n";
     matrix(report, &mut text);
     copies(report, &mut text);
+    connections(report, &mut text);
     details(report, &mut text);
     let _ = writeln!(text, "\npublished matrix: {}", report.matrix_source);
     let _ = writeln!(text, "published copies: {}", report.copies_source);
@@ -229,6 +236,34 @@ fn copies(report: &Report, text: &mut String) {
                 .iter()
                 .for_each(|series| _ = write!(text, "{:>24}", rate(series, &job, MB)));
             let _ = write!(text, "{figure:>10.0}");
+        }
+    }
+    text.push('\n');
+}
+
+/// MB/s over several connections with the same number of transfers under way.
+fn connections(report: &Report, text: &mut String) {
+    let is_there = |series: &Series| series.job("read:1m:2t4").is_some();
+    if !report.series.iter().any(is_there) {
+        return;
+    }
+    let _ = write!(text, "\n{:22}", "8 at once, MB/s");
+    report
+        .series
+        .iter()
+        .for_each(|series| _ = write!(text, "{:>24}", series.transport));
+    for (connections, many) in CONNECTIONS {
+        for what in ["read", "write"] {
+            let _ = write!(
+                text,
+                "\n{:22}",
+                format!("{what}, connections: {connections}")
+            );
+            let job = format!("{what}:{many}");
+            report
+                .series
+                .iter()
+                .for_each(|series| _ = write!(text, "{:>24}", rate(series, &job, MB)));
         }
     }
     text.push('\n');
@@ -305,7 +340,7 @@ mod tests {
             (
                 "SEQ1M Q8T1".to_owned(),
                 "write:1m:8".to_owned(),
-                [7903.0, 7822.0, 5647.0]
+                [7903.0, 5041.0, 7563.0, 5647.0, 7822.0]
             )
         );
     }
