@@ -132,8 +132,9 @@ const SETTINGS: &[(&str, &str, &str)] = &[
 ];
 
 /// Properties of the chip, and values that only together with another one have an effect.
-const NOT_PLANNED: [&str; 8] = [
+const NOT_PLANNED: [&str; 9] = [
     "buffer",
+    "lane-buffer",
     "cell",
     "forwarding",
     "willing",
