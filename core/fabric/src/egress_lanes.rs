@@ -2,7 +2,7 @@
 
 use crate::config::CLASSES;
 use crate::egress::{Egress, Next};
-use crate::lanes::{CREDIT_PACKET_BYTES, CreditUpdate, Lanes, PortLanes};
+use crate::lanes::{CREDIT_PACKET_BYTES, CreditUpdate, Lanes, LinkNews, PortLanes};
 use crate::packet::{PacketId, Packets};
 use crate::time::Time;
 use alloc::boxed::Box;
@@ -26,8 +26,20 @@ impl Egress {
         Some(self.lanes.as_ref()?.credits(lane))
     }
 
+    /// A flow control packet has arrived, or shows that a packet was lost. Returns whether the port may have
+    /// something to send now.
+    pub fn handle_news(&mut self, news: LinkNews, now: Time) -> bool {
+        match news {
+            LinkNews::Credits(update) => self.handle_credits(update, now),
+            LinkNews::Lost { lane, length } => {
+                self.skip_on_lane(lane, length);
+                true
+            }
+        }
+    }
+
     /// A flow control packet has arrived. Returns whether a lane may send again.
-    pub fn handle_credits(&mut self, update: CreditUpdate, now: Time) -> bool {
+    fn handle_credits(&mut self, update: CreditUpdate, now: Time) -> bool {
         let Some(lanes) = &mut self.lanes else {
             return false;
         };
@@ -56,7 +68,7 @@ impl Egress {
     }
 
     /// A packet for a lane of this port was lost on the link.
-    pub fn skip_on_lane(&mut self, lane: u8, length: u16) {
+    fn skip_on_lane(&mut self, lane: u8, length: u16) {
         let lane = usize::from(lane) % CLASSES;
         if let Some(lanes) = &mut self.lanes {
             lanes.skip(lane, length);
@@ -80,7 +92,7 @@ impl Egress {
         }
     }
 
-    /// Takes out a packet whose time at the head of its lane is over.
+    /// Removes a packet that has been at the head of its lane for longer than its lifetime.
     pub(crate) fn take_expired(
         &mut self,
         eligible: u8,
@@ -98,7 +110,7 @@ impl Egress {
         self.take(lane, packets)
     }
 
-    /// Pauses lanes whose next packet lacks credits, and returns them.
+    /// Pauses the lanes whose next packet has no credits. Returns these lanes, one bit each.
     pub(crate) fn block_lanes(&mut self, eligible: u8, now: Time, packets: &Packets) -> u8 {
         let mut blocked = 0;
         for lane in (0..CLASSES).filter(|lane| eligible >> lane & 1 == 1) {

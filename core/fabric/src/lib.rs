@@ -51,13 +51,14 @@ pub use counters::{
 pub use egress::{Egress, Frame, Next, PAUSE_FRAME_BYTES, PauseFrame};
 pub use in_flight::InFlight;
 pub use ingress::PfcSignal;
+pub use lanes::LinkNews;
 pub use next_hops::NextHops;
 pub use packet::{
     ECN_CE, FRAME_OVERHEAD_BYTES, Operations, Packet, PacketId, PacketKind, Packets, UNTAGGED,
 };
 pub use random::Pcg32;
 pub use route::{Routes, Spread, ecmp_select};
-pub use switch::{LinkNews, Switch, Wire};
+pub use switch::{Switch, Wire};
 pub use telemetry::{HOPS_MAX, Hop, TELEMETRY_BYTES, Telemetry};
 pub use time::{RATE_BPS_MAX, RATE_BPS_MIN, Rate, Span, Time};
 pub use watchdog::Watchdog;

@@ -3,8 +3,6 @@
 
 mod lanes;
 
-pub use lanes::LinkNews;
-
 use crate::config::{
     CLASSES, ClassMap, Limit, PORTS_MAX, PortConfig, Profile, RedAt, SwitchConfig, Treatment,
 };

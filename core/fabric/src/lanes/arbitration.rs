@@ -58,7 +58,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// The lane of the first entry from here on, with weight left, whose lane is among those that may send.
+    /// The lane of the next entry that has weight left and whose lane may send.
     fn choose(
         &mut self,
         table: &[ArbitrationEntry],

@@ -1,8 +1,9 @@
 //! Virtual lanes of a port of InfiniBand: credits in place of pauses (IBTA 7.9), arbitration (7.6.9), and the
 //! lifetime of packets at the head of a lane (18.2).
 //!
-//! A port with lanes is an [`crate::Egress`] whose queues are the lanes. A lane whose next packet lacks
-//! credits is paused, until the peer has room for it: what looks at paused queues sees lanes as well.
+//! A port with lanes is an [`crate::Egress`] whose queues are the lanes. A lane whose next packet has no
+//! credits counts as paused until the peer has room for it, so that the search for deadlocks and the
+//! counters of pauses work for lanes too.
 
 mod arbitration;
 mod credits;
@@ -28,6 +29,20 @@ pub const DELIMITER_BYTES: u32 = 2;
 
 /// A lane that dropped too many packets in a row drops all for so many lifetimes (IBTA 18.2).
 const STALL_LIFETIMES: u64 = 8;
+
+/// The news of a flow control packet, or of a lost packet, at a port.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LinkNews {
+    /// The peer has another limit.
+    Credits(CreditUpdate),
+    /// A packet of a lane did not arrive: the peer's count of sent blocks shows it.
+    Lost {
+        /// The lane that the packet was sent in.
+        lane: u8,
+        /// Bytes of the packet.
+        length: u16,
+    },
+}
 
 /// The settings of the lanes of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,7 +105,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// The lanes of a port whose peer has so many blocks of buffer for each.
+    /// The lanes of a port whose peer has this many blocks of buffer for each lane.
     pub(crate) fn new(
         PortLanes {
             config,

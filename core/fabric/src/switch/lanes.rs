@@ -4,26 +4,12 @@
 use super::Switch;
 use crate::config::CLASSES;
 use crate::counters::Drop;
-use crate::lanes::{CreditUpdate, LaneMap, PortLanes};
+use crate::lanes::{LaneMap, LinkNews, PortLanes};
 use crate::packet::{PacketId, Packets};
 use crate::switch::Wire;
 use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-
-/// The news of a flow control packet, or of a lost packet, at a port.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum LinkNews {
-    /// The peer has another limit.
-    Credits(CreditUpdate),
-    /// A packet of a lane did not arrive: the peer's count of sent blocks shows it.
-    Lost {
-        /// The lane that the packet was sent in.
-        lane: u8,
-        /// Bytes of the packet.
-        length: u16,
-    },
-}
 
 impl Switch {
     /// Makes ports those of InfiniBand; ports without a link have no lanes.
@@ -77,15 +63,7 @@ impl Switch {
         packets: &mut Packets,
         wire: &mut impl Wire,
     ) {
-        let egress = &mut self.ports[usize::from(port)].egress;
-        let goes_on = match news {
-            LinkNews::Credits(update) => egress.handle_credits(update, now),
-            LinkNews::Lost { lane, length } => {
-                egress.skip_on_lane(lane, length);
-                true
-            }
-        };
-        if goes_on {
+        if self.ports[usize::from(port)].egress.handle_news(news, now) {
             self.advance(now, port, packets, wire);
         }
     }
@@ -106,7 +84,7 @@ impl Switch {
         self.advance(now, port, packets, wire);
     }
 
-    /// Drops a packet whose time at the head of a lane is over.
+    /// Drops a packet that was at the head of a lane for longer than its lifetime.
     pub(super) fn expire(
         &mut self,
         now: Time,

@@ -20,13 +20,7 @@ impl Host {
         news: LinkNews,
         context: &mut Context<'_>,
     ) {
-        let goes_on = match news {
-            LinkNews::Credits(update) => self.egress.handle_credits(update, now),
-            LinkNews::Lost { lane, length } => {
-                self.egress.skip_on_lane(lane, length);
-                true
-            }
-        };
+        let goes_on = self.egress.handle_news(news, now);
         if let Some(trace) = &mut context.links.trace {
             trace.paused(self.lane, now, &self.egress);
         }
