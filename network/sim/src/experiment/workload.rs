@@ -297,12 +297,18 @@ fn each(from: &[u32], to: &[u32]) -> Vec<(u32, u32)> {
         .collect()
 }
 
+/// The hosts in random order (Fisher and Yates).
+fn shuffled(hosts: &[u32], rng: &mut RunRng) -> Vec<u32> {
+    let mut order = hosts.to_vec();
+    for index in (1..order.len()).rev() {
+        order.swap(index, rng.below(index as u64 + 1) as usize);
+    }
+    order
+}
+
 /// Receivers in random order, none twice, none its own sender where that can be avoided.
 fn permutation(from: &[u32], to: &[u32], rng: &mut RunRng) -> Vec<(u32, u32)> {
-    let mut to = to.to_vec();
-    for index in (1..to.len()).rev() {
-        to.swap(index, rng.below(index as u64 + 1) as usize);
-    }
+    let mut to = shuffled(to, rng);
     for index in 0..from.len().min(to.len()) {
         if from[index] == to[index] {
             // The receiver goes to another sender: receivers are in the list once, so it is not that sender's
@@ -324,10 +330,7 @@ fn shift(hosts: &[u32], places: usize) -> Vec<(u32, u32)> {
 
 /// Two halves by chance, with pairs across that send to each other. One of an odd number is left over.
 fn bisection(hosts: &[u32], rng: &mut RunRng) -> Vec<(u32, u32)> {
-    let mut order = hosts.to_vec();
-    for index in (1..order.len()).rev() {
-        order.swap(index, rng.below(index as u64 + 1) as usize);
-    }
+    let order = shuffled(hosts, rng);
     let (one, other) = order.split_at(order.len() / 2);
     let pairs = one.iter().copied().zip(other.iter().copied());
     pairs
