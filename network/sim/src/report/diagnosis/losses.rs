@@ -95,12 +95,7 @@ impl View<'_> {
 
     /// Links on which frames are damaged: no setting of a switch helps against that.
     pub(super) fn damaged(&self) -> Vec<Finding> {
-        let again: u64 = self
-            .report
-            .workloads
-            .iter()
-            .map(|workload| workload.retransmitted)
-            .sum();
+        let again = self.total(|workload| workload.retransmitted);
         let severity = if again > 0 {
             Severity::Slow
         } else {

@@ -5,9 +5,10 @@ mod io_timeouts;
 mod losses;
 mod paths;
 mod subnet;
+mod victims;
 
 use super::alike::{grouped, listed};
-use super::{Finding, Report, Severity, counted};
+use super::{Finding, Report, Severity, WorkloadReport, counted};
 use crate::experiment::Experiment;
 use crate::world::Results;
 use crate::world::{HostConfig, Marking};
@@ -19,11 +20,11 @@ use rnic::CongestionConfig;
 /// The part of the time that a port is paused from which on it is a storm.
 const STORM_PART: f64 = 0.25;
 
-/// A flow this many times slower than alone, through ports that are not full, is a victim.
-const VICTIM_SLOWDOWN: f64 = 1.5;
-
 /// A port that is busy for less than this is not full.
 const FREE_LOAD: f64 = 0.5;
+
+/// A port that is busy for more than this is full.
+const FULL_LOAD: f64 = 0.85;
 
 pub(super) fn findings(
     experiment: &Experiment,
@@ -122,6 +123,11 @@ impl View<'_> {
         &self.experiment.scenario.hosts[number as usize]
     }
 
+    /// The sum of a counter of all workloads.
+    fn total(&self, counter: impl Fn(&WorkloadReport) -> u64) -> u64 {
+        self.report.workloads.iter().map(counter).sum()
+    }
+
     fn name(&self, end: End) -> String {
         self.experiment.network.port_name(end)
     }
@@ -180,12 +186,7 @@ impl View<'_> {
     }
 
     fn failures(&self) -> Vec<Finding> {
-        let failed: u64 = self
-            .report
-            .workloads
-            .iter()
-            .map(|workload| workload.failed)
-            .sum();
+        let failed = self.total(|workload| workload.failed);
         if failed == 0 {
             return Vec::new();
         }
@@ -335,50 +336,6 @@ impl View<'_> {
         ))
     }
 
-    /// Flows that are slow though the link to their receiver is not full: their sender is paused because of
-    /// other flows.
-    fn victims(&self) -> Vec<Finding> {
-        let end_us = self.results.end.0 as f64 / 1e6;
-        let load_towards = |host: &str| {
-            self.report
-                .ports
-                .iter()
-                .find(|port| port.to == host)
-                .map_or(0.0, |port| port.load)
-        };
-        let slow = self.report.flows.iter().filter(|flow| {
-            flow.slowdown
-                .is_some_and(|slowdown| slowdown > VICTIM_SLOWDOWN)
-                && load_towards(&flow.to) < FREE_LOAD
-        });
-        let mut findings = Vec::new();
-        for flow in slow {
-            let own = self.report.ports.iter().find(|port| port.port == flow.from);
-            let Some(own) = own.filter(|port| port.paused_us > 0.1 * end_us) else {
-                continue;
-            };
-            findings.push(finding(
-                Severity::Slow,
-                format!(
-                    "{} → {} took {:.1} times as long as alone, though the link to {} is {:.0} % \
-                        idle: head-of-line blocking",
-                    flow.from,
-                    flow.to,
-                    flow.slowdown.unwrap_or_default(),
-                    flow.to,
-                    100.0 * (1.0 - load_towards(&flow.to))
-                ),
-                format!(
-                    "{} is paused for {:.0} us because of other flows in the same priority",
-                    flow.from, own.paused_us
-                ),
-                "congestion control that keeps queues below the pause threshold, or another class \
-                    for this traffic",
-            ));
-        }
-        findings
-    }
-
     fn pcie_links(&self) -> Vec<Finding> {
         // Hosts, and the parts of the time that their links were busy, by what the links are.
         let mut alike: Vec<(String, Vec<String>, Vec<f64>)> = Vec::new();
@@ -446,12 +403,7 @@ impl View<'_> {
 
     /// Notifications that wait behind the data that they are about.
     fn notifications(&self) -> Vec<Finding> {
-        let sent: u64 = self
-            .report
-            .workloads
-            .iter()
-            .map(|workload| workload.notifications)
-            .sum();
+        let sent = self.total(|workload| workload.notifications);
         let Some(sender) = self.sender().filter(|_| sent > 0) else {
             return Vec::new();
         };

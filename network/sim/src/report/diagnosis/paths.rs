@@ -2,13 +2,10 @@
 //! load.
 
 use super::super::{Finding, PortReport, Severity, counted};
-use super::{FREE_LOAD, View, finding};
+use super::{FREE_LOAD, FULL_LOAD, View, finding};
 use fabric::Spread;
 use fabric::topology::{End, Node};
 use std::collections::BTreeMap;
-
-/// A path that is busy for more than this part of the time is full.
-const FULL_LOAD: f64 = 0.85;
 
 impl View<'_> {
     /// Packets out of order and sent again although none was lost.
@@ -20,12 +17,7 @@ impl View<'_> {
             .map(|switch| switch.dropped)
             .sum::<u64>()
             + self.report.damaged;
-        let again: u64 = self
-            .report
-            .workloads
-            .iter()
-            .map(|workload| workload.retransmitted)
-            .sum();
+        let again = self.total(|workload| workload.retransmitted);
         let order = self
             .report
             .workloads

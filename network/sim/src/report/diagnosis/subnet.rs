@@ -1,8 +1,8 @@
 //! Findings about InfiniBand subnets: loops of credits, ports that wait for credits, packets that waited for
 //! too long, and routes that use links unevenly.
 
-use super::super::{FlowReport, PortReport};
-use super::{FREE_LOAD, Rule, STORM_PART, VICTIM_SLOWDOWN, View, finding};
+use super::super::PortReport;
+use super::{FULL_LOAD, Rule, STORM_PART, View, finding};
 use super::{Finding, Severity, counted};
 use crate::experiment::ManagedSubnet;
 use fabric::lanes::{BLOCK_BYTES, blocks};
@@ -10,7 +10,7 @@ use fabric::topology::{End, Node};
 use fabric_file::schema::RoutingEngine;
 
 /// The rules for a subnet.
-pub(super) fn rules<'a>() -> [Rule<'a>; 11] {
+pub(super) fn rules<'a>() -> [Rule<'a>; 12] {
     [
         View::stuck_lanes,
         View::credit_loops,
@@ -19,18 +19,16 @@ pub(super) fn rules<'a>() -> [Rule<'a>; 11] {
         View::failures,
         View::short_buffers,
         View::waits_for_credits,
-        View::blocked_flows,
+        View::victims,
         View::uneven_routes,
         View::reordering,
+        View::io_timeouts,
         View::pcie_links,
     ]
 }
 
 /// A link with this many times the mean of its kind is used unevenly.
 const UNEVEN: f64 = 1.5;
-
-/// A port that is busy for more than this part of the time is full.
-const FULL_LOAD: f64 = 0.85;
 
 /// Bytes of most packets around their payload: LRH, BTH, ICRC, VCRC.
 const HEADERS_BYTES: u32 = 26;
@@ -246,51 +244,6 @@ impl View<'_> {
             ),
         };
         vec![finding(Severity::Slow, seen, cause, instead)]
-    }
-
-    /// Flows that are slow though the link to their receiver is not full: packets before theirs wait for
-    /// credits.
-    fn blocked_flows(&self) -> Vec<Finding> {
-        let end_us = self.results.end.0 as f64 / 1e6;
-        let load_towards = |host: &str| {
-            let mut ports = self.report.ports.iter();
-            ports
-                .find(|port| port.to == host)
-                .map_or(0.0, |port| port.load)
-        };
-        let is_slow = |flow: &&FlowReport| {
-            flow.slowdown
-                .is_some_and(|slowdown| slowdown > VICTIM_SLOWDOWN)
-                && load_towards(&flow.to) < FREE_LOAD
-        };
-        let one = |flow: &FlowReport| {
-            let own = self.report.ports.iter().find(|port| port.port == flow.from);
-            let own = own.filter(|port| port.paused_us > 0.1 * end_us)?;
-            Some(finding(
-                Severity::Slow,
-                format!(
-                    "{} → {} took {:.1} times as long as alone, though the link to {} is {:.0} % idle: \
-                     head-of-line blocking",
-                    flow.from,
-                    flow.to,
-                    flow.slowdown.unwrap_or_default(),
-                    flow.to,
-                    100.0 * (1.0 - load_towards(&flow.to))
-                ),
-                format!(
-                    "{} had no credits for {:.0} us, because packets of other flows in the same lane wait \
-                     before its own",
-                    flow.from, own.paused_us
-                ),
-                "routes that share fewer links, or another service level and lane for this traffic",
-            ))
-        };
-        self.report
-            .flows
-            .iter()
-            .filter(is_slow)
-            .filter_map(one)
-            .collect()
     }
 
     /// A link between switches that carries much more than others of its kind when all hosts send to all.
