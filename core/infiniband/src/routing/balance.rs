@@ -1,5 +1,5 @@
-//! How evenly tables use links: the pairs of hosts whose packets take each link between switches, when every
-//! host sends to every other one.
+//! The balance of forwarding tables: for each link between switches, the pairs of hosts whose packets use the
+//! link when every host sends to every other one.
 
 use super::distances::FAR;
 use super::{Cabling, Tables};
@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 pub struct LinkShare {
     /// The port that sends into the link.
     pub port: End,
-    /// Pairs of hosts whose packets take it.
+    /// Pairs of hosts whose packets use the link.
     pub pairs: u64,
     /// The mean over the links between switches of the same levels, in the same direction.
     pub mean: u64,

@@ -13,7 +13,7 @@ pub struct CreditLoop {
     /// The ports that send into the channels, in order: each one's packets wait for the next one's, and the
     /// last one's for the first one's.
     pub ports: Vec<End>,
-    /// Two hosts whose packets take the last channel and then the first one.
+    /// The source and the destination of packets that use the last channel, and then the first one.
     pub closed_by: [usize; 2],
 }
 
@@ -72,7 +72,7 @@ impl Tables {
         found
     }
 
-    /// A host whose packets for another one take a channel.
+    /// A host whose packets to the host `to` use a channel.
     fn source_over(&self, cabling: &Cabling, channel: End, to: usize) -> Option<usize> {
         let passes = |leaf: usize| {
             let (mut seen, mut next) = (BTreeSet::from([leaf]), alloc::vec![leaf]);

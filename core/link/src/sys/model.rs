@@ -219,8 +219,8 @@ struct Room<O> {
     wake_up: Notify,
 }
 
-/// A writer whose ring has room for one record, which is full, writes one more when the reader has released
-/// that one.
+/// A writer finds its ring of one record full, and writes the next record once the reader has released the
+/// first one.
 fn room<O: Order + 'static>() {
     model(|| {
         let shared = Arc::new(Room::<O> {

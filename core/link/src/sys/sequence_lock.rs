@@ -45,7 +45,7 @@ word!(AtomicU64, u64);
 pub fn write<S: Word<u32>, W: Word<u64>>(sequence: &S, words: &[W], values: &[u64]) {
     let number = sequence.load(Ordering::Relaxed);
     sequence.store(number.wrapping_add(1), Ordering::Relaxed);
-    // Who sees one of the words also sees the odd number.
+    // A reader that sees one of the new words sees the odd number too, and reads again.
     S::fence(Ordering::Release);
     for (word, value) in words.iter().zip(values) {
         word.store(*value, Ordering::Relaxed);

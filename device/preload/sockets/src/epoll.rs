@@ -301,12 +301,9 @@ unsafe fn wait(number: c_int, events: *mut epoll_event, most: c_int, time_ms: c_
             // The first rsocket was added while this thread waited in the kernel.
             (false, Some(epoll), Ok(count)) => {
                 // SAFETY: by this function's contract, `events` has room for `most` events; the kernel wrote
-                // so many.
-                without_wakeup(
-                    &epoll,
-                    unsafe { core::slice::from_raw_parts_mut(events, room) },
-                    count,
-                ) as c_int
+                // `count` of them.
+                let events = unsafe { core::slice::from_raw_parts_mut(events, room) };
+                without_wakeup(&epoll, events, count) as c_int
             }
             _ => count,
         };
