@@ -15,6 +15,10 @@ macro_rules! files {
 /// Files of the folder `examples`, those that are run and those that they name.
 pub(crate) const FILES: &[(&str, &str)] = files!(
     "around.toml",
+    "collectives/all-reduce.toml",
+    "collectives/slow-link.toml",
+    "collectives/step.toml",
+    "collectives/trees.toml",
     "crs504/as-printed.rsc",
     "crs504/as-written.toml",
     "crs504/dscp-not-trusted.rsc",

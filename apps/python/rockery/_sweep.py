@@ -13,8 +13,9 @@ ENGINES = ("threads", "dask", "ray")
 class Sweep:
     """The reports of a sweep, in the order of its points: a sequence of `Report`.
 
-    The tables ``flows``, ``hops``, ``ports``, ``samples``, ``switches`` and ``workloads`` have the rows of
-    all runs; the column ``run`` is the number of the run, and each field that the sweep sets is a column.
+    The tables ``collectives``, ``flows``, ``hops``, ``ports``, ``samples``, ``switches`` and ``workloads``
+    have the rows of all runs; the column ``run`` is the number of the run, and each field that the sweep
+    sets is a column.
     """
 
     def __init__(self, reports):
@@ -42,6 +43,7 @@ class Sweep:
     def _table(kind, rows):  # pylint: disable=no-self-argument
         return property(lambda self: tables_of(kind, self.reports), doc=f"One row for each run and {rows}.")
 
+    collectives = _table("collectives", "collective")
     flows = _table("flows", "queue pair")
     hops = _table("hops", "queue pair and port on its path")
     ports = _table("ports", "port")

@@ -7,7 +7,9 @@ use pyo3::prelude::*;
 use sim::report::columns::{
     flow_columns, hop_columns, port_columns, sample_columns, switch_columns, workload_columns,
 };
-use sim::report::{Severity, flows_csv, hops_csv, ports_csv, table};
+use sim::report::{
+    Severity, collective_columns, collectives_csv, flows_csv, hops_csv, ports_csv, table,
+};
 
 use crate::html;
 use crate::table::Table;
@@ -79,6 +81,11 @@ impl Report {
         ports_csv(&self.0)
     }
 
+    /// The collectives and dependent transfers as CSV, as `rockery sim --csv` writes them.
+    fn collectives_csv(&self) -> String {
+        collectives_csv(&self.0, None, true)
+    }
+
     /// Where the data of each queue pair waited as CSV, as `rockery sim --csv --hops` writes it.
     fn hops_csv(&self) -> String {
         hops_csv(&self.0, None, true)
@@ -140,6 +147,12 @@ impl Report {
     #[getter]
     fn workloads(&self) -> Table {
         self.table(workload_columns)
+    }
+
+    /// One row for each collective and dependent transfer.
+    #[getter]
+    fn collectives(&self) -> Table {
+        self.table(collective_columns)
     }
 
     /// One row for each queue pair.

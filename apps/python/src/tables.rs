@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
+use sim::report::collective_columns;
 use sim::report::columns::{
     Column, flow_columns, hop_columns, port_columns, sample_columns, switch_columns,
     workload_columns,
@@ -22,6 +23,7 @@ pub(crate) fn tables_of(
     let reports: Vec<Arc<sim::report::Report>> =
         reports.iter().map(|report| Arc::clone(&report.0)).collect();
     let columns: fn(&[Arc<sim::report::Report>]) -> Vec<Column> = match kind {
+        "collectives" => collective_columns,
         "flows" => flow_columns,
         "hops" => hop_columns,
         "ports" => port_columns,

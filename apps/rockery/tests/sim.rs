@@ -225,6 +225,64 @@ fn where_flows_waited_is_told_port_by_port() {
 }
 
 #[test]
+fn collectives_are_in_every_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (csv, parquet, html, json) = (at("a.csv"), at("a.parquet"), at("a.html"), at("a.json"));
+    let files = [
+        "--csv",
+        &csv,
+        "--parquet",
+        &parquet,
+        "--html",
+        &html,
+        "--json",
+        &json,
+    ];
+    let set = ["--set", "collective.0.bytes=1MiB"];
+    let text = stdout(&sim(
+        &example("collectives/slow-link.toml"),
+        &[&set[..], &files].concat(),
+    ));
+    assert!(
+        text.contains("ring all-reduce") && text.contains("critical path of grads: "),
+        "{text}"
+    );
+    let rows = std::fs::read_to_string(format!("{csv}.collectives.csv")).unwrap();
+    let rows: Vec<&str> = rows.lines().collect();
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    let columns = |row: &str| row.split(',').count();
+    assert_eq!(columns(rows[0]), columns(rows[1]));
+    assert!(
+        rows[1].starts_with("grads,all-reduce,ring,all,16,1048576,"),
+        "{}",
+        rows[1]
+    );
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    let grads = &report["collectives"][0];
+    assert_eq!(grads["times_us"].as_array().unwrap().len(), 2);
+    assert!(grads["path"]["wire_us"].as_f64().unwrap() > 0.0, "{grads}");
+    let page = std::fs::read_to_string(html).unwrap();
+    assert!(page.contains("<h3>Critical path of grads</h3>"), "{page}");
+    let reader = std::fs::File::open(format!("{parquet}.collectives.parquet")).unwrap();
+    let reader = SerializedFileReader::new(reader).unwrap();
+    assert_eq!(reader.metadata().file_metadata().num_rows(), 1);
+    let sweep = stdout(&sim(
+        &example("collectives/trees.toml"),
+        &[
+            "--set",
+            "sweep={\"collective.0.algorithm\" = [\"ring\", \"tree\"]}",
+            "--csv",
+            &csv,
+        ],
+    ));
+    assert!(sweep.contains("tree all-reduce"), "{sweep}");
+    let rows = std::fs::read_to_string(format!("{csv}.collectives.csv")).unwrap();
+    assert_eq!(rows.lines().count(), 3, "{rows}");
+}
+
+#[test]
 fn a_sweep_is_the_same_on_any_number_of_threads_and_run_by_run() {
     let folder = tempfile::tempdir().unwrap();
     let file = sweep_file(folder.path());

@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod chance;
 mod check;
+mod collective;
 pub mod congestion;
 mod document;
 mod error;
@@ -32,6 +33,7 @@ pub use check::json_schema;
 pub use document::{Document, INCLUDES_MAX, Origin, PATH_LEVELS_MAX, ReadFile};
 pub use error::{FileError, Mistake, Problem};
 pub use imported_subnet::ImportedSubnet;
+pub use names::{is_pattern, matches};
 pub use network::{
     ChannelAdapter, LaneBuffers, Manager, NamedFunction, NamedHost, NamedSwitch, Network,
     SharedAdapter, Subnet, SubnetLink, SubnetSwitch, TablesInUse,

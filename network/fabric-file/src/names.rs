@@ -49,7 +49,7 @@ fn parts(pattern: &str) -> Option<Vec<Part<'_>>> {
 /// Whether `name` matches `pattern`, in which `*` stands for anything, and `[2-5]` for a number of that
 /// range: a whole one, unless digits of the pattern stand beside it. A pattern that is longer than any name
 /// matches nothing.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     if pattern.len() > NAME_BYTES_MAX || name.len() > NAME_BYTES_MAX {
         return false;
     }
@@ -92,7 +92,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// Whether the name contains `*` or a range, and so can match several names.
-pub(crate) fn is_pattern(name: &str) -> bool {
+pub fn is_pattern(name: &str) -> bool {
     name.contains(['*', '['])
 }
 

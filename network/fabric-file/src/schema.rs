@@ -1,5 +1,9 @@
 //! The fields of the fabric file. The documentation and the JSON schema are generated from these comments.
 
+pub use super::collective::{
+    Collective, CollectiveAlgorithm, CollectiveKind, CollectiveProtocol, GROUP_OF_ALL, GroupTable,
+    LocalTable, TransferTable,
+};
 use super::congestion::{Congestion, Dcqcn, Hpcc, Swift};
 pub use super::links::{Down, Law, LinkTable};
 pub use super::subnet_manager::{RoutingEngine, SubnetManager};
@@ -54,6 +58,12 @@ pub struct FabricFile {
     pub link: Vec<LinkTable>,
     /// Transfers between hosts.
     pub workload: Vec<Workload>,
+    /// Groups of ranks, by name.
+    pub group: BTreeMap<String, GroupTable>,
+    /// Collective operations of groups: all-reduce and the like, which may wait for each other.
+    pub collective: Vec<Collective>,
+    /// Transfers that wait for others and are waited for.
+    pub transfer: Vec<TransferTable>,
     /// Kinds of processors, by name. Hosts that name none have the one called `default`.
     pub processor: BTreeMap<String, ProcessorTable>,
     /// Kinds of drives, by name. Hosts that name none have the one called `default`.

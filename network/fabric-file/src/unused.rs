@@ -4,8 +4,8 @@ use super::document::{Document, Origin, Written};
 use super::error::{Mistake, Problem};
 use super::network::Network;
 use super::schema::{
-    FabricFile, Generator, LinkTable, NicTable, Pattern, Qos, RoutingEngine, Shape, SpreadKind,
-    Trust, Workload,
+    Collective, CollectiveKind, FabricFile, Generator, LinkTable, NicTable, Pattern, Qos,
+    RoutingEngine, Shape, SpreadKind, Trust, Workload,
 };
 use super::{congestion::Congestion, schema::Law};
 use alloc::borrow::ToOwned;
@@ -145,6 +145,8 @@ impl Reader<'_> {
                 Some(nowhere("switches of InfiniBand forward by LID"))
             }
             ["link", index, field] => link(entry(&self.file.link, index)?, field),
+            ["group", name, ref field @ ..] => self.group(name, field),
+            ["collective", index, field] => collective(entry(&self.file.collective, index)?, field),
             ["workload", index, field] => workload(entry(&self.file.workload, index)?, field),
             _ => None,
         }
@@ -294,6 +296,16 @@ impl Reader<'_> {
         (!stores).then(|| nowhere("only [[storage]] uses it"))
     }
 
+    fn group(&self, name: &str, field: &[&str]) -> Option<Reason> {
+        let mut users = self.file.collective.iter();
+        if !users.any(|one| one.group == name) {
+            return Some(nowhere(&format!("no collective has group = \"{name}\"")));
+        }
+        let alone = self.file.group.get(name)?.ranks_per_server == 1;
+        (field.first() == Some(&"local") && alone)
+            .then(|| nowhere("ranks-per-server is 1: no server has two ranks"))
+    }
+
     fn host(&self, field: &str) -> Option<Reason> {
         let stores = !self.file.storage.is_empty();
         match field {
@@ -391,6 +403,12 @@ fn link(link: &LinkTable, field: &str) -> Option<Reason> {
 fn is_among(workload: &Workload, patterns: &[Pattern]) -> bool {
     let own = workload.pattern.filter(|_| workload.load.is_none());
     own.is_some_and(|own| patterns.contains(&own))
+}
+
+fn collective(collective: &Collective, field: &str) -> Option<Reason> {
+    let of_data = ["protocol", "chunk", "slices", "credit"];
+    let is_barrier = collective.kind == CollectiveKind::Barrier;
+    (is_barrier && of_data.contains(&field)).then(|| nowhere("a barrier moves no data"))
 }
 
 fn workload(workload: &Workload, field: &str) -> Option<Reason> {

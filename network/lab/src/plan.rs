@@ -246,10 +246,7 @@ impl Plan {
         check_macs(&hosts)?;
         let whole = experiment.clone();
         let is_live = |number: u32| hosts.iter().any(|host| host.number == number);
-        experiment
-            .scenario
-            .flows
-            .retain(|flow| !is_live(flow.from) && !is_live(flow.to));
+        experiment.retain_flows(|flow| !is_live(flow.from) && !is_live(flow.to));
         if experiment.scenario.flows.is_empty() {
             experiment.workloads.clear();
         }

@@ -106,11 +106,15 @@ fn outputs(sim: &Sim) -> Vec<PathBuf> {
     if let Some(csv) = &sim.csv {
         outputs.push(csv.clone());
         if csv != Path::new("-") {
-            outputs.extend([".ports.csv", ".hops.csv"].map(|more| beside(csv, more)));
+            outputs.extend(
+                [".ports.csv", ".hops.csv", ".collectives.csv"].map(|more| beside(csv, more)),
+            );
         }
     }
     if let Some(parquet) = &sim.parquet {
-        outputs.extend([parquet.clone(), beside(parquet, ".hops.parquet")]);
+        outputs.push(parquet.clone());
+        let more = [".hops.parquet", ".collectives.parquet"];
+        outputs.extend(more.map(|more| beside(parquet, more)));
     }
     outputs
 }

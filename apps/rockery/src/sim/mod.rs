@@ -12,7 +12,8 @@ use std::process::ExitCode;
 
 use ::sim::experiment::{CAPTURED_MAX, Experiment, check_sweep};
 use ::sim::report::{
-    Report, counted, flows_csv, hops_csv, ports_csv, table, vendor_tables, write_pcap,
+    Report, collectives_csv, counted, flows_csv, hops_csv, ports_csv, table, vendor_tables,
+    write_pcap,
 };
 use ::sim::world::Results;
 use fabric::{Span, Time};
@@ -201,6 +202,12 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<usize, Error> {
         // Standard output gets one table.
         if !is_stdout(Some(path)) {
             write(&beside(path, ".ports.csv"), &ports_csv(&done.report))?;
+            if !done.report.collectives.is_empty() {
+                write(
+                    &beside(path, ".collectives.csv"),
+                    &collectives_csv(&done.report, None, true),
+                )?;
+            }
             if sim.hops {
                 write(
                     &beside(path, ".hops.csv"),
@@ -260,6 +267,16 @@ fn sweep(plan: &runs::RunPlan<'_>) -> Result<usize, Error> {
                 .collect();
             write(&beside(path, ".hops.csv"), &text)?;
         }
+        let has_any = reports
+            .iter()
+            .any(|(_, report)| !report.collectives.is_empty());
+        if has_any && !is_stdout(Some(path)) {
+            let rows = reports.iter().enumerate();
+            let text: String = rows
+                .map(|(row, (number, report))| collectives_csv(report, Some(*number), row == 0))
+                .collect();
+            write(&beside(path, ".collectives.csv"), &text)?;
+        }
     }
     let only: Vec<Report> = reports.iter().map(|(_, report)| report.clone()).collect();
     if let Some(path) = &sim.parquet {
@@ -281,6 +298,9 @@ fn sweep(plan: &runs::RunPlan<'_>) -> Result<usize, Error> {
 
 fn parquets(sim: &Sim, path: &Path, reports: &[Report]) -> Result<(), Error> {
     parquet::write(path, reports)?;
+    if reports.iter().any(|report| !report.collectives.is_empty()) {
+        parquet::write_collectives(&beside(path, ".collectives.parquet"), reports)?;
+    }
     if sim.hops {
         parquet::write_hops(&beside(path, ".hops.parquet"), reports)
     } else {

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use ::sim::report::Report;
 use ::sim::report::columns::{Column, Values, flow_columns, hop_columns};
+use ::sim::report::{Report, collective_columns};
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -29,6 +29,14 @@ pub(super) fn write(path: &Path, reports: &[Report]) -> Result<(), Error> {
 /// When the file cannot be written.
 pub(super) fn write_hops(path: &Path, reports: &[Report]) -> Result<(), Error> {
     save(path, "hops", &hop_columns(reports))
+}
+
+/// Writes the collectives and transfers of all reports.
+///
+/// # Errors
+/// When the file cannot be written.
+pub(super) fn write_collectives(path: &Path, reports: &[Report]) -> Result<(), Error> {
+    save(path, "collectives", &collective_columns(reports))
 }
 
 fn save(path: &Path, name: &str, columns: &[Column]) -> Result<(), Error> {

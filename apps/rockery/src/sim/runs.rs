@@ -82,8 +82,12 @@ pub(super) fn run(experiment: Experiment, point: &Point, show: bool) -> Result<D
     let mut watch = |progress: Progress| {
         if started.elapsed() > BAR_AFTER {
             let rate = progress.hops as f64 / started.elapsed().as_secs_f64() / 1e6;
+            let left = match progress.messages_left {
+                0 => String::new(),
+                left => format!(", {left} messages left"),
+            };
             bar.set_message(format!(
-                "{:.3} ms, {rate:.1} M hops/s",
+                "{:.3} ms{left}, {rate:.1} M hops/s",
                 progress.now.0 as f64 / 1e9
             ));
             bar.set_position((progress.done * STEPS as f64) as u64);

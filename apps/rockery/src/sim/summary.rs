@@ -1,6 +1,6 @@
 //! A sweep as a table: one row per run and workload.
 
-use ::sim::report::{Report, sweep_rows};
+use ::sim::report::{Report, collective_sweep_rows, sweep_rows};
 
 /// One row per run and workload: what was set, and what came of it.
 pub(super) fn table(reports: &[(usize, Report)]) -> String {
@@ -12,7 +12,12 @@ pub(super) fn table(reports: &[(usize, Report)]) -> String {
     } else {
         format!("{}\n\n", first.title)
     };
-    title + &aligned(&sweep_rows(reports))
+    let collectives = collective_sweep_rows(reports);
+    let more = match collectives.is_empty() {
+        true => String::new(),
+        false => format!("\n{}", aligned(&collectives)),
+    };
+    title + &aligned(&sweep_rows(reports)) + &more
 }
 
 fn aligned(rows: &[Vec<String>]) -> String {

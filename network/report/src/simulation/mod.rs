@@ -1,5 +1,6 @@
 //! The report of a run in virtual time.
 
+mod collectives;
 mod network;
 mod sweep;
 
@@ -43,6 +44,7 @@ pub fn body(experiment: &Experiment, report: &Report) -> String {
     body += &notes(&report.notes);
     body += "<h2>Workloads</h2>\n";
     body += &workloads(report);
+    body += &collectives::collectives(report);
     body += "<h2>Network</h2>\n<p class=\"soft\">Links by the load of their busier direction; a red \
              dot is a port that dropped packets. Hover for numbers.</p>\n";
     body += &network::picture(experiment, report);

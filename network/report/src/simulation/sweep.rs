@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use sim::report::{Finding, Report, WorkloadReport, sweep_rows, swept_numbers};
+use sim::report::{
+    Finding, Report, WorkloadReport, collective_sweep_rows, sweep_rows, swept_numbers,
+};
 
 use crate::chart::COLOURS;
 use crate::{Chart, Line, escape, head, rows};
@@ -27,6 +29,12 @@ pub fn sweep_page(runs: &[(usize, Report)]) -> String {
     let table = sweep_rows(runs);
     if let Some((names, values)) = table.split_first() {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        page += &rows(&names, values.iter().cloned());
+    }
+    let table = collective_sweep_rows(runs);
+    if let Some((names, values)) = table.split_first() {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        page += "<h2>Collectives</h2>\n";
         page += &rows(&names, values.iter().cloned());
     }
     page + "</body></html>\n"

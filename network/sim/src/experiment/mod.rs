@@ -2,6 +2,7 @@
 
 mod adapter;
 mod arrivals;
+mod collective;
 mod file_table;
 mod path;
 mod replay;
@@ -12,7 +13,8 @@ mod subnet;
 mod workload;
 
 pub use adapter::{pcie_bps, pcie_name};
-pub use path::{Path, Paths};
+pub use collective::{NamedJob, kind_name};
+pub use path::{Messages, Path, Paths};
 pub use run::{Progress, Ran};
 pub use station::Station;
 pub use subnet::ManagedSubnet;
@@ -25,6 +27,7 @@ use fabric_file::{
     Document, Effect, FabricFile, FileError, Mistake, Network, Origin, Point, Problem, ReadFile,
     SharedAdapter, Unused,
 };
+use std::sync::Arc;
 
 /// Packets that are captured at most, over all ports.
 pub const CAPTURED_MAX: usize = 1 << 20;
@@ -42,6 +45,8 @@ pub struct Experiment {
     pub subnet: Option<ManagedSubnet>,
     /// Names of the workloads, by the number that flows have.
     pub workloads: Vec<String>,
+    /// Collectives and transfers, in the order of the file.
+    pub collectives: Vec<NamedJob>,
     /// Fields with a value that has no effect.
     pub unused: Vec<Unused>,
     /// The keys of fields of adapters and switches that the file or a setting gives a value.
@@ -57,7 +62,7 @@ impl Experiment {
         let mut experiment = Self::idle(document, files)?;
         experiment.manage(document)?;
         if experiment.scenario.flows.is_empty() {
-            let instead = "add [[workload]] or [[storage]]";
+            let instead = "add [[workload]], [[collective]] or [[storage]]";
             return Err(document.mistake(
                 Mistake::Combination,
                 "workload",
@@ -110,10 +115,16 @@ impl Experiment {
             check_count(document, &field, flows.len())?;
             workloads.push(storage.name.clone());
         }
+        let first = [flows.len(), workloads.len()];
+        let planned = collective::planned(document, &file, &network, first)?;
+        flows.extend(planned.flows);
+        workloads.extend(planned.workloads);
+        check_count(document, "collective", flows.len())?;
         check_end(document, &file, &flows)?;
         let scenario = Scenario {
             traces,
             flows,
+            collectives: (!planned.named.is_empty()).then(|| Arc::new(planned.plan)),
             ..scenario_without_flows(&file, &network)
         };
         Ok(Self {
@@ -122,6 +133,7 @@ impl Experiment {
             scenario,
             subnet: None,
             workloads,
+            collectives: planned.named,
             unused,
             written: document.written_below(&["nic", "qos"]),
         })
@@ -133,6 +145,35 @@ impl Experiment {
     /// The settings without effect.
     pub fn refuse_settings_of_labs(&self) -> Result<(), FileError> {
         refuse(&self.unused, |_| true)
+    }
+
+    /// Leaves out flows that something else than the simulation carries out. Collectives depend on each
+    /// other: they are left out where any flow of theirs is.
+    pub fn retain_flows(&mut self, keep: impl Fn(&Flow) -> bool) {
+        let all = std::mem::take(&mut self.scenario.flows);
+        let are_kept = all
+            .iter()
+            .all(|flow| !flow.operation.is_collective() || keep(flow));
+        if !are_kept {
+            self.scenario.collectives = None;
+            self.collectives.clear();
+        }
+        let mut place = vec![0; all.len()];
+        for (number, flow) in all.into_iter().enumerate() {
+            let is_kept = if flow.operation.is_collective() {
+                are_kept
+            } else {
+                keep(&flow)
+            };
+            if is_kept {
+                place[number] = self.scenario.flows.len() as u32;
+                self.scenario.flows.push(flow);
+            }
+        }
+        if let Some(plan) = &mut self.scenario.collectives {
+            let pipes = Arc::make_mut(plan).pipes.iter_mut();
+            pipes.for_each(|pipe| pipe.flow = place[pipe.flow as usize]);
+        }
     }
 
     /// Fields of the file with a value that has no effect, and lines of vendors' files that are left out.
@@ -161,6 +202,17 @@ impl Experiment {
             fabric::FRAME_OVERHEAD_BYTES,
             crate::world::HostConfig::gap_bytes,
         )
+    }
+
+    /// How fast each host sends: its link's rate, or its adapter's where that is slower.
+    pub fn port_rates(&self) -> Vec<Rate> {
+        let links = attached_rates(&self.network);
+        let hosts = self.scenario.hosts.iter().zip(links);
+        let slower = |(host, link): (&crate::world::HostConfig, Rate)| match host.rate {
+            Some(own) if own.bps() < link.bps() => own,
+            _ => link,
+        };
+        hosts.map(slower).collect()
     }
 
     /// The link and direction that a port sends in; ports are called `h0` or `sw0:3`.
@@ -260,6 +312,7 @@ fn scenario_without_flows(file: &FabricFile, network: &Network) -> Scenario {
         threads: 1,
         watch: Watch::default(),
         skip_steady: None,
+        collectives: None,
     }
 }
 

@@ -16,6 +16,9 @@ const LOCAL_BYTES: u64 = 26;
 /// The RETH, in the first packet of a WRITE or, with out-of-order receive, in each.
 const RETH_BYTES: u64 = 16;
 
+/// Immediate data, in the last packet of a message that has it.
+const IMMEDIATE_BYTES: u64 = 4;
+
 /// Longer than any run; sums of a few of these still fit.
 const PS_MAX: u128 = 1 << 60;
 
@@ -103,14 +106,20 @@ impl Paths {
     }
 }
 
-impl Experiment {
-    /// The time that a transfer of so many bytes takes when it is alone: its packets one behind the other on
-    /// the slowest link, the last one stored and forwarded on the others, and the acknowledgement's return
-    /// path.
-    pub fn alone(&self, path: &Path, from: u32, bytes: u64) -> Span {
-        let host = &self.scenario.hosts[from as usize];
-        let mtu = u64::from(host.mtu.bytes());
-        let packets = bytes.div_ceil(mtu).max(1);
+/// What surrounds the payload of a host's packets, and the rate of the slowest link on a path.
+struct Framing {
+    mtu: u64,
+    /// In the first packet of a message besides, in each packet, and in an acknowledgement; with preamble and
+    /// gap.
+    first: u64,
+    each: u64,
+    control: u64,
+    rate_bps: u64,
+}
+
+impl Framing {
+    fn of(experiment: &Experiment, path: &Path, from: u32) -> Self {
+        let host = &experiment.scenario.hosts[from as usize];
         let overhead = u64::from(host.gap_bytes() + host.telemetry_bytes());
         let (first, each, control) = match host.headers {
             Headers::Fixed { data, control } => (0, u64::from(data), u64::from(control)),
@@ -125,16 +134,60 @@ impl Experiment {
         };
         let rate = host
             .rate
-            .map_or(path.rate_bps, |rate| rate.bps().min(path.rate_bps))
-            .max(1);
-        let ps = |bytes: u64| {
-            (u128::from(bytes) * 8_000_000_000_000 / u128::from(rate)).min(PS_MAX) as u64
-        };
-        let all = ps(bytes
-            .saturating_add(first)
-            .saturating_add(packets.saturating_mul(each + overhead)));
-        let last = ps(bytes.min(mtu) + each + overhead) * u64::from(path.links.saturating_sub(1));
-        let back = ps(control + overhead) * u64::from(path.links);
+            .map_or(path.rate_bps, |rate| rate.bps().min(path.rate_bps));
+        Self {
+            mtu: u64::from(host.mtu.bytes()),
+            first,
+            each: each + overhead,
+            control: control + overhead,
+            rate_bps: rate.max(1),
+        }
+    }
+
+    /// How long so many bytes take on the slowest link.
+    fn ps(&self, bytes: u64) -> u64 {
+        (u128::from(bytes) * 8_000_000_000_000 / u128::from(self.rate_bps)).min(PS_MAX) as u64
+    }
+}
+
+/// Messages of equal length on one queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Messages {
+    /// How many messages there are.
+    pub count: u64,
+    /// Their bytes, all together.
+    pub bytes: u64,
+    /// Those that find no other one under way.
+    pub idle_starts: u64,
+}
+
+impl Experiment {
+    /// The time that a transfer of so many bytes takes when it is alone: its packets one behind the other on
+    /// the slowest link, the last one stored and forwarded on the others, and the acknowledgement's return
+    /// path.
+    pub fn alone(&self, path: &Path, from: u32, bytes: u64) -> Span {
+        let framing = Framing::of(self, path, from);
+        let packets = bytes.div_ceil(framing.mtu).max(1);
+        let all = framing.ps(bytes
+            .saturating_add(framing.first)
+            .saturating_add(packets.saturating_mul(framing.each)));
+        let others = u64::from(path.links.saturating_sub(1));
+        let last = framing.ps(bytes.min(framing.mtu) + framing.each) * others;
+        let back = framing.ps(framing.control) * u64::from(path.links);
         Span(all + last + back) + path.delay.times(2)
+    }
+
+    /// The time until messages with immediate data have arrived that are alone: one behind the other on the
+    /// slowest link, and those that find nothing under way over the rest of the path.
+    pub fn messages_alone(&self, path: &Path, from: u32, messages: Messages) -> Span {
+        let framing = Framing::of(self, path, from);
+        let one = messages.bytes.div_ceil(messages.count.max(1));
+        let packets = one.div_ceil(framing.mtu).max(1);
+        let each = one + framing.first + IMMEDIATE_BYTES + packets * framing.each;
+        let all = framing.ps(each.saturating_mul(messages.count));
+        let others = u64::from(path.links.saturating_sub(1));
+        let last = (one - (packets - 1) * framing.mtu.min(one)).max(1) + framing.each;
+        let over_path = Span(framing.ps(last) * others) + path.delay;
+        Span(all) + over_path.times(messages.idle_starts)
     }
 }

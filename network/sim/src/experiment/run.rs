@@ -21,6 +21,8 @@ pub struct Progress {
     /// The part that is done, from 0 to 1: by time where the file gives a duration, else by the packets that
     /// are to cross links.
     pub done: f64,
+    /// Messages of collectives that were not acknowledged.
+    pub messages_left: u64,
 }
 
 /// A run and its results.
@@ -69,7 +71,14 @@ impl Experiment {
             let by_time = (self.scenario.end != Time::NEVER)
                 .then(|| now.0 as f64 / self.scenario.end.0.max(1) as f64);
             let done = by_time.unwrap_or(hops as f64 / expected as f64).min(1.0);
-            if !watch(Progress { now, hops, done }) {
+            let messages_left = world.messages_left();
+            let progress = Progress {
+                now,
+                hops,
+                done,
+                messages_left,
+            };
+            if !watch(progress) {
                 partial = true;
                 break;
             }

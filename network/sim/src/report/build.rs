@@ -28,6 +28,7 @@ impl Report {
             hops: results.hops,
             events: results.events,
             workloads: workloads(experiment, results, &flows),
+            collectives: super::collective::reports(experiment, results),
             flows,
             ports: port_reports(experiment, results),
             stores: stores(experiment, results),
@@ -51,6 +52,9 @@ impl Report {
             }
         }
         report.findings = diagnosis::findings(experiment, results, &report);
+        let stuck = super::collective::findings(experiment, results, &report);
+        report.findings.extend(stuck);
+        report.findings.sort_by_key(|finding| finding.severity);
         report
     }
 }
@@ -88,7 +92,7 @@ fn flows(experiment: &Experiment, results: &Results) -> Vec<FlowReport> {
             completion_us: completion.map(us),
             slowdown: completion
                 .zip(alone)
-                .filter(|_| !flow.operation.is_storage())
+                .filter(|_| !flow.operation.is_storage() && !flow.operation.is_collective())
                 .map(|(took, alone)| took as f64 / alone.0.max(1) as f64),
             goodput_bps: interval.map(|interval| rate(delivered(flow, result), interval)),
             retransmitted: result.sender.retransmitted_packets,
@@ -129,9 +133,10 @@ fn interval<'a>(
         .reduce(|all, one| [all[0].min(one[0]), all[1].max(one[1])])
 }
 
-/// Payload that arrived. Storage counts blocks: commands and responses are no payload.
+/// Payload that arrived. Storage counts blocks: commands and responses are no payload; nor are the records
+/// that clear the way for messages of collectives.
 fn delivered(flow: &Flow, result: &FlowResult) -> u64 {
-    if flow.operation.is_storage() {
+    if flow.operation.is_storage() || flow.operation.is_collective() {
         result.bytes
     } else {
         result.delivered_bytes

@@ -49,14 +49,17 @@ fn setting(report: &Report, index: usize) -> &str {
 type Part = fn(Percentiles) -> f64;
 
 /// Rows with the reports that they are of, and the columns that were made of them so far.
-struct Rows<'a, T> {
+pub(super) struct Rows<'a, T> {
     rows: Vec<(&'a Report, T)>,
     columns: Vec<Column>,
 }
 
 impl<'a, T> Rows<'a, T> {
     /// Starts with the columns that all tables have.
-    fn new<R: Borrow<Report>>(reports: &'a [R], rows: impl Fn(&'a Report) -> Vec<T>) -> Self {
+    pub(super) fn new<R: Borrow<Report>>(
+        reports: &'a [R],
+        rows: impl Fn(&'a Report) -> Vec<T>,
+    ) -> Self {
         let of_run = |(run, report): (usize, &'a R)| {
             let report: &'a Report = report.borrow();
             rows(report)
@@ -95,7 +98,7 @@ impl<'a, T> Rows<'a, T> {
         all
     }
 
-    fn text(mut self, name: &str, of: impl Fn(&Report, &T) -> String) -> Self {
+    pub(super) fn text(mut self, name: &str, of: impl Fn(&Report, &T) -> String) -> Self {
         let values = self
             .rows
             .iter()
@@ -105,7 +108,7 @@ impl<'a, T> Rows<'a, T> {
         self
     }
 
-    fn whole(mut self, name: &str, of: impl Fn(&Report, &T) -> u64) -> Self {
+    pub(super) fn whole(mut self, name: &str, of: impl Fn(&Report, &T) -> u64) -> Self {
         let values = self
             .rows
             .iter()
@@ -115,10 +118,14 @@ impl<'a, T> Rows<'a, T> {
         self
     }
 
-    fn number(mut self, name: &str, of: impl Fn(&T) -> Option<f64>) -> Self {
+    pub(super) fn number(mut self, name: &str, of: impl Fn(&T) -> Option<f64>) -> Self {
         let values = self.rows.iter().map(|(_, row)| of(row)).collect();
         self.columns.push((name.to_owned(), Values::Number(values)));
         self
+    }
+
+    pub(super) fn columns(self) -> Vec<Column> {
+        self.columns
     }
 
     fn number_of_run(mut self, name: &str, of: impl Fn(&Report) -> Option<f64>) -> Self {

@@ -4,7 +4,7 @@ use super::Report;
 use std::fmt::Write;
 
 /// Text as a cell: quoted where it must be.
-fn cell(text: &str) -> String {
+pub(super) fn cell(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
@@ -12,7 +12,7 @@ fn cell(text: &str) -> String {
     }
 }
 
-fn number(value: Option<f64>) -> String {
+pub(super) fn number(value: Option<f64>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
@@ -98,7 +98,7 @@ pub fn hops_csv(report: &Report, run: Option<usize>, head: bool) -> String {
 }
 
 /// The settings besides the file, as columns: names or values.
-fn settings(report: &Report, names: bool) -> String {
+pub(super) fn settings(report: &Report, names: bool) -> String {
     report
         .settings
         .iter()

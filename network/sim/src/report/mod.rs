@@ -3,11 +3,13 @@
 
 mod alike;
 mod build;
+mod collective;
 pub mod columns;
 mod csv;
 mod diagnosis;
 mod hops;
 mod json;
+mod layout;
 mod limits;
 mod notes;
 mod pcap;
@@ -19,6 +21,10 @@ mod vendors;
 mod waits;
 
 pub use build::port_reports;
+pub use collective::{
+    CollectiveReport, LegReport, PathReport, collective_columns, collective_sweep_rows,
+    collectives_csv,
+};
 pub use csv::{flows_csv, hops_csv, ports_csv};
 pub use hops::{PortShare, port_shares, slowest};
 pub use limits::Bottleneck;
@@ -68,6 +74,9 @@ pub struct Report {
     pub events: u64,
     /// The results of each workload, in the order of the file.
     pub workloads: Vec<WorkloadReport>,
+    /// Collectives and transfers that depend on others, in the order of the file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub collectives: Vec<CollectiveReport>,
     /// By flow, in the order of the file.
     pub flows: Vec<FlowReport>,
     /// By port that sends, hosts first; those that sent or received nothing are left out.

@@ -1,6 +1,6 @@
 //! What a workload waits for that fills no link: its window, its depth, or its congestion control.
 
-use super::table::size;
+use super::layout::size;
 use crate::experiment::{Experiment, Paths};
 use crate::world::{Flow, Results};
 use fabric::Span;
@@ -17,7 +17,8 @@ pub(super) fn waits(experiment: &Experiment, results: &Results, workload: usize)
             .filter(|(flow, _)| flow.workload as usize == workload)
     };
     let (first, _) = own().next()?;
-    if first.operation.is_storage() || first.trace.is_some() {
+    let depends = first.operation.is_storage() || first.operation.is_collective();
+    if depends || first.trace.is_some() {
         return None;
     }
     let flows = own().filter(|(flow, _)| (flow.from, flow.to) == (first.from, first.to));

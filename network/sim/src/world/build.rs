@@ -7,6 +7,7 @@ pub use check::ScenarioError;
 
 use check::check;
 
+use super::collective::{OF_WORKER, Worker};
 use super::events::{Events, Nodes};
 use super::hops::Trace;
 use super::host::{Attachment, BUFFER_ADDRESS, Host, HostObjects, Kind, Receiving, gid};
@@ -68,11 +69,8 @@ pub(super) fn build(scenario: &Scenario) -> Result<Built, ScenarioError> {
     check(scenario)?;
     let mut builder = WorldBuilder::new(scenario);
     let table: Arc<[LinkDirection]> = builder.lane_table()?.into();
-    let lookahead = table
-        .iter()
-        .filter(|info| info.crosses)
-        .map(|info| info.delay.0)
-        .min();
+    let crossing = table.iter().filter(|info| info.crosses);
+    let lookahead = crossing.map(|info| info.delay.0).min();
     if lookahead == Some(0) {
         return Err(ScenarioError::NoDelay);
     }
@@ -211,7 +209,33 @@ impl<'a> WorldBuilder<'a> {
                 };
             }
         }
+        table.extend(self.local_lanes());
         Ok(table)
+    }
+
+    /// Whether hosts are one server.
+    fn local_delay(&self) -> Option<Span> {
+        let plan = self.scenario.collectives.as_ref();
+        plan.and_then(|plan| plan.local_delay())
+    }
+
+    /// A lane for each host, by which it hears of others of its server; none if there are no such.
+    fn local_lanes(&self) -> Vec<LinkDirection> {
+        let Some(delay) = self.local_delay() else {
+            return Vec::new();
+        };
+        let one = |(part, node): &(u8, u32)| LinkDirection {
+            delay,
+            node: *node,
+            part: *part,
+            to_host: true,
+            from_node: *node,
+            from_host: true,
+            from_part: *part,
+            crosses: self.parts > 1,
+            ..LinkDirection::UNUSED
+        };
+        self.host_at.iter().map(one).collect()
     }
 
     fn empty_parts(&self, table: &Arc<[LinkDirection]>) -> Vec<Part> {
@@ -240,6 +264,10 @@ impl<'a> WorldBuilder<'a> {
             .map(|(number, flow)| (number, (flow.from, flow.forgery)))
             .collect();
         let forgeries = Arc::new(forgeries);
+        let local_lanes: Arc<[u32]> = match self.local_delay() {
+            Some(_) => (self.lanes..).take(self.host_at.len()).collect(),
+            None => Arc::default(),
+        };
         let empty = |part: usize| Part {
             packets: Packets::new(PACKETS_MAX),
             links: LinkState::new(
@@ -256,6 +284,7 @@ impl<'a> WorldBuilder<'a> {
                 LinkRecords {
                     captured_max: watch.captured_max,
                     trace: self.trace(table),
+                    local_lanes: local_lanes.clone(),
                 },
                 *seed,
                 &self.scenario.topology,
@@ -308,6 +337,9 @@ impl<'a> WorldBuilder<'a> {
             .iter()
             .filter(|info| info.is_used() && info.part == part && !info.crosses);
         let delay_ps = within.map(|info| info.delay.0).min()?;
+        let delay_ps = self
+            .local_delay()
+            .map_or(delay_ps, |local| delay_ps.min(local.0));
         let nodes = Nodes {
             ends: ends.collect(),
             count: hosts + count(&self.switch_at),
@@ -430,6 +462,8 @@ impl<'a> WorldBuilder<'a> {
             queue_pairs[flow.from as usize] += 1;
             queue_pairs[flow.to as usize] += 1;
         }
+        let plan = self.scenario.collectives.as_ref();
+        let seats = plan.map_or_else(Vec::new, |plan| plan.seats(rates.len()));
         let kinds = distinct(&self.scenario.hosts);
         let kind_of = kind_numbers(&self.scenario.hosts, &kinds);
         for (number, config) in (0_u32..).zip(&self.scenario.hosts) {
@@ -445,6 +479,14 @@ impl<'a> WorldBuilder<'a> {
             let random = Pcg32::new(self.scenario.seed, STREAM_HOSTS + u64::from(number));
             let mut host = Host::new(number, kind, device, objects, egress, random);
             host.pcie = config.pcie.map(|link| Box::new(PcieLink::new(link)));
+            host.worker = plan
+                .and_then(|plan| Worker::new(plan, number, &seats[index]))
+                .map(Box::new);
+            part.unfinished += u64::from(host.worker.is_some());
+            let calls = host.worker.as_mut().map(|worker| worker.first_calls());
+            for (at, number) in calls.into_iter().flatten() {
+                host.think_at(at, OF_WORKER | number);
+            }
             host.store = config.storage.map(|store| {
                 let random = Pcg32::new(self.scenario.seed, STREAM_STORES + u64::from(number));
                 Box::new(Store::new(store, config.mtu.bytes(), config.pcie, random))

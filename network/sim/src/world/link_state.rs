@@ -1,6 +1,7 @@
 //! The state of the links: packets and pause frames in flight, faults, and captures. One direction of a link
 //! is a lane here, numbered by the port that sends into it.
 
+use super::collective::LocalMessage;
 use super::event_key::{EventKey, EventKind};
 use super::events::Events;
 use super::hops::{Departure, Trace};
@@ -14,7 +15,8 @@ use fabric::{
     ECN_CE, Frame, InFlight, LinkCounters, LinkNews, PAUSE_FRAME_BYTES, Packet, PacketId, Packets,
     PauseFrame, Pcg32, Span, Telemetry, Time, Wire,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// The fields of a lane that each event touches: two lanes fit a cache line.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +71,8 @@ pub(super) enum Crossing {
         at: Time,
         frame: LinkFrame,
     },
+    /// Between two hosts that are one server.
+    Local { host: u32, message: LocalMessage },
 }
 
 const _: () = assert!(size_of::<Crossing>() == 128, "two cache lines cross");
@@ -79,6 +83,7 @@ impl Crossing {
         match self {
             Self::Packet { packet, .. } => packet.arrives(),
             Self::LinkFrame { at, .. } => *at,
+            Self::Local { message, .. } => message.at,
         }
     }
 }
@@ -96,6 +101,8 @@ pub(super) struct LinkRecords {
     pub(super) captured_max: usize,
     /// Where each flow's data waits, if the scenario watches hops.
     pub(super) trace: Option<Box<Trace>>,
+    /// The lane of messages between hosts that are one server, by host.
+    pub(super) local_lanes: std::sync::Arc<[u32]>,
 }
 
 /// The lanes that end in one part of the network, and those that begin there.
@@ -125,6 +132,10 @@ pub(super) struct LinkState {
     pub(super) lost: BTreeMap<u32, LinkCounters>,
     /// Tokens of packets of live hosts that were lost.
     pub(super) lost_tokens: Vec<u32>,
+    /// Messages between hosts that are one server, by the host that they are for.
+    local: BTreeMap<u32, BinaryHeap<Reverse<LocalMessage>>>,
+    /// The lane of these, by host; none if no hosts are one server.
+    local_lanes: std::sync::Arc<[u32]>,
 }
 
 impl LinkState {
@@ -139,6 +150,7 @@ impl LinkState {
         let LinkRecords {
             captured_max,
             trace,
+            local_lanes,
         } = records;
         let rng = |(lane, info): (usize, &LinkDirection)| {
             let new = |extra: Extra| {
@@ -168,6 +180,8 @@ impl LinkState {
             damaged: 0,
             lost: BTreeMap::new(),
             lost_tokens: Vec::new(),
+            local: BTreeMap::new(),
+            local_lanes,
         }
     }
 
@@ -485,6 +499,38 @@ impl LinkState {
                 self.under_way(lane, &info, id, at, packets);
             }
             Crossing::LinkFrame { lane, at, frame } => self.link_frame_under_way(lane, at, frame),
+            Crossing::Local { host, message } => self.local_under_way(host, message),
+        }
+    }
+
+    /// Sends a message to a host of the same server.
+    pub(super) fn send_local(&mut self, host: u32, message: LocalMessage) {
+        let lane = self.local_lanes[host as usize];
+        let part = self.table[lane as usize].part;
+        if part == self.part {
+            self.local_under_way(host, message);
+        } else {
+            self.crossing[usize::from(part)].push(Crossing::Local { host, message });
+        }
+    }
+
+    fn local_under_way(&mut self, host: u32, message: LocalMessage) {
+        self.local.entry(host).or_default().push(Reverse(message));
+        let lane = self.local_lanes[host as usize];
+        self.events
+            .push(message.at, EventKey::new(lane, EventKind::Clock));
+    }
+
+    /// Takes the next message of a host's server that is due.
+    pub(super) fn take_local(&mut self, host: u32, now: Time) -> Option<LocalMessage> {
+        let messages = self.local.get_mut(&host)?;
+        let is_due = messages
+            .peek()
+            .is_some_and(|Reverse(message)| message.at <= now);
+        if is_due {
+            messages.pop().map(|Reverse(message)| message)
+        } else {
+            None
         }
     }
 

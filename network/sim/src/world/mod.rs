@@ -14,6 +14,7 @@
 //! nodes take turns in the same way.
 
 mod build;
+mod collective;
 mod control;
 mod deadlock;
 mod defaults;
@@ -44,6 +45,11 @@ mod thread_policy;
 mod threads;
 
 pub use build::{DEPTH_MAX, QUEUE_PAIRS_MAX, SAMPLES_MAX, ScenarioError, salt_of};
+pub use collective::plan::{
+    CollectivePlan, CollectiveWork, Cut, Job, LocalLinks, LocalPipe, Pipe, RankGroup,
+};
+pub use collective::schedule::{Extent, Peers, Piece, Schedule, Stage, StrandId, turns};
+pub use collective::{JobRank, JobResult, Leg, LegKind, Need, RankState, StrandWait};
 pub use defaults::{Lossless, lossless_switches};
 pub use host::Receiving;
 pub use lanes::{LinkLanes, SubnetSetup};
@@ -110,6 +116,8 @@ pub struct World {
     done: bool,
     /// Some hosts are live: the run has no end, because packets may come from outside at any time.
     is_live: bool,
+    /// Jobs of the collective plan.
+    jobs: usize,
 }
 
 fn too_many_samples(ports: usize, every: Span, by: Time) -> ScenarioError {
@@ -202,6 +210,10 @@ impl World {
             end: scenario.end,
             done: false,
             is_live: false,
+            jobs: scenario
+                .collectives
+                .as_ref()
+                .map_or(0, |plan| plan.jobs.len()),
         })
     }
 
@@ -298,6 +310,15 @@ impl World {
     /// Flows that are not done.
     pub fn unfinished(&self) -> u64 {
         self.parts.iter().map(|part| part.unfinished).sum()
+    }
+
+    /// Messages of collectives that were not acknowledged.
+    pub fn messages_left(&self) -> u64 {
+        let hosts = self.parts.iter().flat_map(|part| &part.hosts);
+        hosts
+            .filter_map(|host| host.worker.as_ref())
+            .map(|worker| worker.slices_left)
+            .sum()
     }
 
     /// Runs until the next moment of looking context.
@@ -489,11 +510,10 @@ impl World {
             .collect();
         captured.sort_by_key(|packet| (packet.at, packet.link, packet.direction));
         let flows: Vec<FlowResult> = flows.into_iter().flatten().collect();
-        let finished = flows
-            .iter()
-            .map(|flow| flow.finished)
-            .max()
-            .filter(|at| *at != Time::NEVER);
+        let jobs = self.job_results();
+        let ended = jobs.iter().filter_map(JobResult::end);
+        let finished = flows.iter().map(|flow| flow.finished).chain(ended).max();
+        let finished = finished.filter(|at| *at != Time::NEVER);
         Results {
             end: finished
                 .filter(|_| self.unfinished() == 0)
@@ -509,7 +529,26 @@ impl World {
             captured,
             samples: self.samples.clone(),
             skips: Vec::new(),
+            jobs,
         }
+    }
+
+    /// What became of each job of the collective plan.
+    fn job_results(&self) -> Vec<JobResult> {
+        let mut workers: Vec<Vec<(&collective::Worker, usize)>> = vec![Vec::new(); self.jobs];
+        let hosts = self.host_at.iter().map(|(part, index)| {
+            let hosts = &self.parts[usize::from(*part)].hosts;
+            hosts[*index as usize].worker.as_deref()
+        });
+        for worker in hosts.flatten() {
+            for (job, part) in worker.jobs().zip(0..) {
+                workers[job as usize].push((worker, part));
+            }
+        }
+        workers
+            .iter()
+            .map(|of_job| collective::job_result(of_job))
+            .collect()
     }
 
     /// Frames that did not arrive, by the port that would have received them.
@@ -550,6 +589,17 @@ impl World {
             .sum()
     }
 
+    /// Bytes of the requests of a flow that completed.
+    fn completed_bytes(&self, poster: &host::Poster) -> u64 {
+        let (part, index) = self.host_at[build::poster(&poster.flow) as usize];
+        let worker = &self.parts[usize::from(part)].hosts[index as usize].worker;
+        let of_pipe = worker
+            .as_ref()
+            .filter(|_| poster.flow.operation == Transfer::Collective)
+            .and_then(|worker| worker.acknowledged_bytes(poster.number));
+        of_pipe.unwrap_or_else(|| poster.completed_bytes())
+    }
+
     fn flow(&self, poster: &host::Poster) -> FlowResult {
         let flow = &poster.flow;
         let device = |host: u32| {
@@ -580,7 +630,7 @@ impl World {
                 Time::NEVER
             },
             messages: poster.completed,
-            bytes: poster.completed_bytes(),
+            bytes: self.completed_bytes(poster),
             delivered_bytes: self.delivered_bytes(poster.number as usize),
             first_completion: poster.first_completion,
             last_completion: poster.last_completion,

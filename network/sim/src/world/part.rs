@@ -143,7 +143,8 @@ fn drive_host(host: &mut Host, due: Due, context: &mut Context<'_>) {
             Some(LinkFrame::News(news)) => host.handle_news(now, news, context),
             None => {}
         },
-        EventKind::Clock => host.handle_clock(now, context),
+        EventKind::Clock if lane == host.lane => host.handle_clock(now, context),
+        EventKind::Clock => host.handle_local(now, context),
     }
 }
 

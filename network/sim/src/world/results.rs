@@ -1,5 +1,6 @@
 //! The results of a run. Everything is in the order of the scenario: flows, hosts, links.
 
+use super::collective::JobResult;
 use super::sriov_adapter::FunctionDrops;
 use fabric::config::CLASSES;
 use fabric::{
@@ -39,6 +40,8 @@ pub struct Results {
     /// Times that were skipped, if the scenario allows that: hops, events, latencies and the order of packets
     /// are of the rest of the run.
     pub skips: Vec<Skip>,
+    /// What became of each job of the collective plan.
+    pub jobs: Vec<JobResult>,
 }
 
 /// A time in which nothing was simulated packet by packet: flows went on as in the windows before it.

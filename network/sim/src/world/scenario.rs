@@ -1,6 +1,7 @@
 //! The input of the engine: a network, the hosts in it, their transfers, and a seed. All of it plain data
 //! that a fabric file, a test or a program fills in.
 
+use super::collective::plan::CollectivePlan;
 use super::steady::SkipSteady;
 use super::storage::config::{IoLimits, StorageConfig};
 use fabric::config::{CLASSES, PfcConfig, SwitchConfig};
@@ -41,6 +42,8 @@ pub struct Scenario {
     pub watch: Watch,
     /// Whether time is skipped in which all flows go on at steady rates; never without.
     pub skip_steady: Option<SkipSteady>,
+    /// Collectives, whose flows are those of the operation [`Transfer::Collective`].
+    pub collectives: Option<Arc<CollectivePlan>>,
 }
 
 /// A host: its adapter, and the PCIe link between the adapter and memory.
@@ -262,12 +265,19 @@ pub enum Transfer {
     StorageRead,
     /// The same, and writes.
     StorageWrite,
+    /// Messages of collectives, which a [`super::Pipe`] of the plan names.
+    Collective,
 }
 
 impl Transfer {
     /// Whether no acknowledgement confirms its arrival.
     pub const fn is_unreliable(self) -> bool {
         matches!(self, Self::UnreliableWrite | Self::Datagram)
+    }
+
+    /// Whether it is a queue pair of collectives, whose messages depend on others.
+    pub const fn is_collective(self) -> bool {
+        matches!(self, Self::Collective)
     }
 
     /// Whether commands request the transfer, between programs that take time.

@@ -100,6 +100,10 @@ impl Skipper {
                 .into_iter()
                 .for_each(model);
         }
+        let ranks = results.jobs.iter_mut().flat_map(|job| &mut job.ranks);
+        ranks
+            .flat_map(|rank| rank.times.iter_mut().flatten())
+            .for_each(model);
         results
             .deadlocks
             .iter_mut()
@@ -212,7 +216,7 @@ impl World {
             .rerouting
             .as_ref()
             .is_some_and(|rerouting| rerouting.next_at() != Time::NEVER);
-        if reroutes || self.now <= self.links_change_until {
+        if reroutes || self.now <= self.links_change_until || self.messages_left() > 0 {
             return None;
         }
         let windows = &skipper.windows;
@@ -382,7 +386,10 @@ impl Poster {
     /// Whether the flow consists of messages that are all alike and that the receiver acknowledges.
     fn repeats_itself(&self) -> bool {
         let operation = self.flow.operation;
-        self.trace.is_none() && !operation.is_storage() && !operation.is_unreliable()
+        self.trace.is_none()
+            && !operation.is_storage()
+            && !operation.is_unreliable()
+            && !operation.is_collective()
     }
 
     /// Bytes of the messages that are not posted yet.

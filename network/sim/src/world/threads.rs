@@ -301,6 +301,7 @@ mod tests {
             threads,
             watch: Watch::default(),
             skip_steady: None,
+            collectives: None,
         }
     }
 

@@ -153,6 +153,7 @@ fn scenario(flows: u32, config: DcqcnConfig, end: Span) -> Scenario {
             ..Watch::default()
         },
         skip_steady: None,
+        collectives: None,
     }
 }
 

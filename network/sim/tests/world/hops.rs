@@ -46,6 +46,7 @@ fn incast(common: &Lossless, loss: u32) -> Results {
             ..Watch::default()
         },
         skip_steady: None,
+        collectives: None,
     };
     let mut world = World::new(&scenario).unwrap();
     world.run();

@@ -32,6 +32,7 @@ fn scenario(topology: Topology, common: &Lossless, host: HostConfig, flows: Vec<
         threads: 1,
         watch: Watch::default(),
         skip_steady: None,
+        collectives: None,
     }
 }
 

@@ -46,6 +46,7 @@ fn run(links: [Option<PcieConfig>; 2], flow: Flow, change: impl Fn(&mut HostConf
         threads: 1,
         watch: Watch::default(),
         skip_steady: None,
+        collectives: None,
     };
     let mut world = World::new(&scenario).unwrap();
     world.run();

@@ -151,6 +151,7 @@ fn scenario(run: &str, seed: u64) -> Scenario {
         threads: 1,
         watch: Watch::default(),
         skip_steady: None,
+        collectives: None,
     }
 }
 

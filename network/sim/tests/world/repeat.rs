@@ -75,6 +75,7 @@ fn scenario(seed: u64, spread: Spread, loss: u32, threads: u32) -> Scenario {
             hops: true,
         },
         skip_steady: None,
+        collectives: None,
     }
 }
 

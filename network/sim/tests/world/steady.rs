@@ -45,6 +45,7 @@ fn with(host: HostConfig, topology: Topology, flows: Vec<Flow>) -> Scenario {
         threads: 1,
         watch: Watch::default(),
         skip_steady: None,
+        collectives: None,
     }
 }
 

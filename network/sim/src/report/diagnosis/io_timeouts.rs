@@ -1,6 +1,6 @@
 //! Findings about I/Os that took too long.
 
-use super::super::table::time;
+use super::super::layout::time;
 use super::super::units::us;
 use super::super::{Finding, Severity, counted};
 use super::{View, finding};

@@ -5,7 +5,7 @@ use crate::world::host::{Host, Poster, gid};
 use crate::world::part::Part;
 use crate::world::results::Latency;
 use crate::world::scenario::{Flow, HostConfig, Transfer};
-use crate::world::storage;
+use crate::world::{collective, storage};
 use fabric::Time;
 use rnic::{
     Access, AddressVector, AttrMask, Capacity, Destination, Device, Instant, QpAttr, QpInit,
@@ -35,6 +35,12 @@ impl WorldBuilder<'_> {
             }
             if flow.operation.is_storage() {
                 self.add_storage(parts, flow, &ends)?;
+                parts
+                    .iter_mut()
+                    .for_each(|part| part.receiving[number as usize].both_ways = true);
+            }
+            if flow.operation.is_collective() {
+                self.add_pipe(parts, number, &ends);
                 parts
                     .iter_mut()
                     .for_each(|part| part.receiving[number as usize].both_ways = true);
@@ -114,6 +120,28 @@ impl WorldBuilder<'_> {
         Ok(())
     }
 
+    /// Gives both hosts their end of a pipe.
+    fn add_pipe(&self, parts: &mut [Part], number: u32, ends: &FlowEnds) {
+        let plan = self.scenario.collectives.as_ref();
+        let Some(pipe) = plan.and_then(|plan| plan.pipe_of(number)) else {
+            return;
+        };
+        let flow = &self.scenario.flows[number as usize];
+        let receives = collective::requests(flow)[1];
+        let keys = ends.hosts.map(|host| self.host(parts, host).keys);
+        for (this, other) in [(0, 1), (1, 0)] {
+            let host = self.host(parts, ends.hosts[this]);
+            (0..receives).for_each(|_| host.post_receive(Time(0), ends.qpns[this]));
+            host.add_pipe(collective::PipeEnd {
+                pipe,
+                sends: this == 0,
+                qpn: ends.qpns[this],
+                keys: keys[other],
+                messages: flow.messages,
+            });
+        }
+    }
+
     fn add_poster(
         &self,
         parts: &mut [Part],
@@ -127,7 +155,10 @@ impl WorldBuilder<'_> {
             .and_then(|trace| self.scenario.traces.get(trace as usize));
         let peer = self.host(parts, ends.hosts[1]).keys;
         let host = self.host(parts, ends.hosts[0]);
-        host.starts.push(host.posters.len() as u32);
+        // Jobs begin by themselves.
+        if !flow.operation.is_collective() {
+            host.starts.push(host.posters.len() as u32);
+        }
         host.posters.push(Poster {
             flow,
             number,
@@ -158,6 +189,7 @@ impl Host {
         let [sends, receives] = match flow.operation {
             Transfer::Send | Transfer::Datagram => [flow.depth, 2 * flow.depth],
             Transfer::StorageRead | Transfer::StorageWrite => storage::requests(flow, config),
+            Transfer::Collective => collective::requests(flow),
             _ => [flow.depth, 1],
         };
         self.device.create_qp(&QpInit {

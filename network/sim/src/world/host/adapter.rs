@@ -3,6 +3,7 @@
 
 use super::frame::{frame_bytes, is_data, kind};
 use super::{Attachment, Context, Echoes, Host, Kind, gid, host_of};
+use crate::world::collective::OF_WORKER;
 use crate::world::event_key::{EventKey, EventKind};
 use crate::world::link_direction::Content;
 use crate::world::link_state::LinkState;
@@ -123,7 +124,10 @@ impl Host {
             self.take(now, id, context);
         }
         while let Some(poster) = self.pcie.as_mut().and_then(|pcie| pcie.posted(now)) {
-            self.post_to_device(now, poster as usize);
+            match poster & OF_WORKER {
+                0 => self.post_to_device(now, poster as usize),
+                _ => self.post_pipe(now, poster & !OF_WORKER),
+            }
         }
         if self.pcie.as_mut().is_some_and(|pcie| pcie.looks(now)) {
             self.take_completions(now, context);

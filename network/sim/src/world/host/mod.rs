@@ -12,6 +12,7 @@ pub(super) use adapter::digest;
 pub(super) use program::Poster;
 pub use statistics::Receiving;
 
+use super::collective::Worker;
 use super::link_state::LinkState;
 use super::live::LiveHosts;
 use super::pcie_link::PcieLink;
@@ -112,6 +113,8 @@ pub(super) struct Host {
     pub(super) pauses_received: u64,
     pub(super) pcie: Option<Box<PcieLink>>,
     pub(super) store: Option<Box<Store>>,
+    /// Its ranks in collectives.
+    pub(super) worker: Option<Box<Worker>>,
     /// Its packets come from outside, and go there.
     pub(super) is_live: bool,
     /// Of a live host, whose queues hold one packet each: classes whose packet bears another's GID, and those
@@ -206,6 +209,7 @@ impl Host {
             pauses_received: 0,
             pcie: None,
             store: None,
+            worker: None,
             is_live: false,
             forged: [0; 2],
             seat: None,

@@ -78,7 +78,7 @@ impl Host {
                 self.post(now, index as usize);
             }
         }
-        self.think(now);
+        self.think(now, context);
         self.device.handle_timeout(Instant(now.ns()));
         self.handle_pcie(now, context);
         self.handle_store(now, context);
@@ -87,8 +87,8 @@ impl Host {
     }
 
     pub(super) fn take_completions(&mut self, now: Time, context: &mut Context<'_>) {
-        if self.store.is_some() {
-            self.take_storage_completions(now, context);
+        if self.store.is_some() || self.worker.is_some() {
+            self.take_whole_completions(now, context);
         }
         loop {
             let mut done = [(0, Status::Success, 0); POLL_MAX];
@@ -102,6 +102,30 @@ impl Host {
                 });
             for (id, status, qpn) in &done[..took] {
                 self.completed(now, *id, *status, Qpn::new(*qpn), context);
+            }
+            if took < POLL_MAX {
+                return;
+            }
+        }
+    }
+
+    /// Takes completions of hosts whose programs look at all of their fields.
+    fn take_whole_completions(&mut self, now: Time, context: &mut Context<'_>) {
+        loop {
+            let mut done: Vec<Completion> = Vec::with_capacity(POLL_MAX);
+            let took = self
+                .device
+                .cqs_mut()
+                .poll(self.cq, POLL_MAX, |completion| done.push(*completion));
+            for completion in &done {
+                if let Some(session) = self.session_of(completion) {
+                    self.completed_storage(now, session, completion, context);
+                } else if let Some(pipe) = self.pipe_of(completion) {
+                    self.completed_collective(now, pipe, completion, context);
+                } else {
+                    let (id, status) = (completion.id, completion.status);
+                    self.completed(now, id, status, completion.qpn, context);
+                }
             }
             if took < POLL_MAX {
                 return;
@@ -153,6 +177,9 @@ impl Host {
         if flow.operation.is_storage() {
             return self.begin_storage(now, index);
         }
+        if flow.operation.is_collective() {
+            return;
+        }
         if flow.trace.is_some() {
             return self.replay(now, index);
         }
@@ -198,7 +225,7 @@ impl Host {
             },
             Transfer::Send | Transfer::Datagram => Operation::Send(Tail::None),
             Transfer::Read => Operation::Read { address, rkey },
-            Transfer::StorageRead | Transfer::StorageWrite => return,
+            Transfer::StorageRead | Transfer::StorageWrite | Transfer::Collective => return,
         };
         let sges = [Sge {
             address,

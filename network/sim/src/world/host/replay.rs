@@ -1,8 +1,9 @@
 //! A program that posts recorded work requests: each when as many have completed as when it was recorded, and
 //! when the program has taken as long as it did then.
 
-use super::Host;
 use super::program::Poster;
+use super::{Context, Host};
+use crate::world::collective::OF_WORKER;
 use crate::world::scenario::Step;
 use fabric::Time;
 use std::cmp::Reverse;
@@ -29,15 +30,23 @@ impl Poster {
 }
 
 impl Host {
+    /// Calls a poster again at some time.
+    pub(in crate::world) fn think_at(&mut self, at: Time, poster: u32) {
+        self.thinking.push(Reverse((at, poster)));
+    }
+
     /// Posts the requests that programs have prepared by now.
-    pub(super) fn think(&mut self, now: Time) {
+    pub(super) fn think(&mut self, now: Time, context: &mut Context<'_>) {
         while self
             .thinking
             .peek()
             .is_some_and(|Reverse((at, _))| *at <= now)
         {
             if let Some(Reverse((_, index))) = self.thinking.pop() {
-                self.replay(now, index as usize);
+                match index & OF_WORKER {
+                    0 => self.replay(now, index as usize),
+                    _ => self.go_on(now, index & !OF_WORKER, context),
+                }
             }
         }
     }

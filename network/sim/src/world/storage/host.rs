@@ -9,9 +9,6 @@ use rnic::{
 };
 use wire::Tail;
 
-/// Completions that are taken at once.
-const POLL_MAX: usize = 64;
-
 impl Host {
     /// A job begins.
     pub(in super::super) fn begin_storage(&mut self, now: Time, poster: usize) {
@@ -50,40 +47,13 @@ impl Host {
         }
     }
 
-    /// All completions, those of storage and of others.
-    pub(in super::super) fn take_storage_completions(
-        &mut self,
-        now: Time,
-        context: &mut Context<'_>,
-    ) {
-        loop {
-            let mut done: Vec<Completion> = Vec::with_capacity(POLL_MAX);
-            let took = self
-                .device
-                .cqs_mut()
-                .poll(self.cq, POLL_MAX, |completion| done.push(*completion));
-            for completion in &done {
-                let store = self.store.as_ref();
-                let session =
-                    store.and_then(|store| store.by_qpn.get(&completion.qpn.value()).copied());
-                match session {
-                    None => self.completed(
-                        now,
-                        completion.id,
-                        completion.status,
-                        completion.qpn,
-                        context,
-                    ),
-                    Some(session) => self.completed_storage(now, session, completion, context),
-                }
-            }
-            if took < POLL_MAX {
-                return;
-            }
-        }
+    /// The session of the queue pair of a completion.
+    pub(in crate::world) fn session_of(&self, completion: &Completion) -> Option<u32> {
+        let store = self.store.as_ref()?;
+        store.by_qpn.get(&completion.qpn.value()).copied()
     }
 
-    fn completed_storage(
+    pub(in crate::world) fn completed_storage(
         &mut self,
         now: Time,
         session: u32,

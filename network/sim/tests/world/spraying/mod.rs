@@ -92,6 +92,7 @@ impl Router {
             threads: 1,
             watch: Watch::default(),
             skip_steady: None,
+            collectives: None,
         };
         let mut world = World::new(&scenario).unwrap();
         world.run();

@@ -60,6 +60,7 @@ fn scenario(topology: Topology, mtu: Mtu, flows: Vec<Flow>, threads: u32) -> Sce
         threads,
         watch: Watch::default(),
         skip_steady: None,
+        collectives: None,
     }
 }
 

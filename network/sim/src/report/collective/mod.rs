@@ -1,0 +1,165 @@
+//! Collectives and dependent transfers in reports: times, bandwidths as nccl-tests gives them, critical
+//! paths, and why those that did not end are stuck.
+
+mod path;
+mod rows;
+mod stuck;
+mod text;
+
+pub use path::{LegReport, PathReport};
+pub use rows::{collective_columns, collective_sweep_rows, collectives_csv};
+pub(super) use stuck::findings;
+pub(super) use text::collectives;
+
+use super::units::us;
+use crate::experiment::{Experiment, NamedJob, kind_name};
+use crate::world::{JobRank, JobResult, RankState, Results};
+use fabric_file::schema::CollectiveKind;
+use path::Splitter;
+use serde::{Deserialize, Serialize};
+
+/// A collective or a transfer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CollectiveReport {
+    /// The name that the fabric file gives.
+    pub name: String,
+    /// The operation as the fabric file has it, or `transfer`.
+    pub kind: String,
+    /// How its data travels.
+    pub algorithm: String,
+    /// The group; empty for a transfer.
+    pub group: String,
+    /// How many ranks take part.
+    pub ranks: u64,
+    /// Bytes as nccl-tests count them.
+    pub bytes: u64,
+    /// Bytes of one rank's part, for operations whose data consists of parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part_bytes: Option<u64>,
+    /// Payload that one repetition puts on the network, over all ranks: protocols with flags have more than
+    /// data.
+    pub network_bytes: u64,
+    /// The same within servers.
+    pub local_bytes: u64,
+    /// Repetitions that ended at all ranks.
+    pub repetitions: u64,
+    /// Those that the file asks for.
+    pub repeat: u64,
+    /// When the first rank began, after computing, and when the last ended; nothing where none did.
+    pub interval_us: Option<[f64; 2]>,
+    /// How long each repetition took the rank that took longest, in microseconds.
+    pub times_us: Vec<f64>,
+    /// The mean of a repetition, of the rank whose mean is longest. It computes before that.
+    pub time_us: Option<f64>,
+    /// That rank's host.
+    pub slowest: Option<String>,
+    /// `bytes` over `time_us`, in bytes per second.
+    pub algbw_bytes_per_s: Option<f64>,
+    /// The same times the factor of nccl-tests, which makes it comparable with the rate of a link.
+    pub busbw_bytes_per_s: Option<f64>,
+    /// What the last repetition waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathReport>,
+    /// Why it did not end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stuck: Option<String>,
+}
+
+/// The reports of all of them, in the order of the file.
+pub(super) fn reports(experiment: &Experiment, results: &Results) -> Vec<CollectiveReport> {
+    let mut splitter = Splitter::new(experiment);
+    let one = |named: &NamedJob| {
+        let result = results.jobs.get(named.job as usize)?;
+        let plan = experiment.scenario.collectives.as_ref()?;
+        let job = plan.jobs.get(named.job as usize)?;
+        let ranks = result.ranks.len() as u64;
+        let slowest = slowest(&result.ranks);
+        let time_us = slowest.map(|(_, time)| time);
+        let has_data = |_: &f64| job.bytes > 0;
+        let algbw = time_us
+            .filter(has_data)
+            .map(|time| job.bytes as f64 / time.max(1e-6) * 1e6);
+        let factor = factor(named.kind, ranks as f64);
+        let begun = result.ranks.iter().filter_map(|rank| rank.times.first());
+        let begin = begun.map(|times| times[0]).min();
+        let host = |rank: &JobRank| experiment.network.hosts[rank.host as usize].name.clone();
+        Some(CollectiveReport {
+            name: named.name.clone(),
+            kind: named.kind.map_or("transfer", kind_name).to_owned(),
+            algorithm: named.algorithm.to_owned(),
+            group: named.group.clone().unwrap_or_default(),
+            ranks,
+            bytes: job.bytes,
+            part_bytes: has_parts(named.kind).then(|| job.bytes.div_ceil(ranks.max(1))),
+            network_bytes: named.network_bytes,
+            local_bytes: named.local_bytes,
+            repetitions: ended(&result.ranks),
+            repeat: u64::from(job.repeat),
+            interval_us: begin
+                .zip(result.end())
+                .map(|(begin, end)| [us(begin.0), us(end.0)]),
+            times_us: times(&result.ranks),
+            time_us,
+            slowest: slowest.map(|(rank, _)| host(rank)),
+            algbw_bytes_per_s: algbw,
+            busbw_bytes_per_s: algbw.map(|algbw| algbw * factor),
+            path: splitter.path(&result.path),
+            stuck: stuck::why(experiment, results, named.job),
+        })
+    };
+    experiment.collectives.iter().filter_map(one).collect()
+}
+
+/// Whether the data consists of the ranks' parts.
+const fn has_parts(kind: Option<CollectiveKind>) -> bool {
+    matches!(
+        kind,
+        Some(CollectiveKind::ReduceScatter | CollectiveKind::AllGather | CollectiveKind::AllToAll)
+    )
+}
+
+/// The bus bandwidth as a multiple of the algorithm bandwidth (nccl-tests 2.19.6, `doc/PERFORMANCE.md`).
+fn factor(kind: Option<CollectiveKind>, ranks: f64) -> f64 {
+    match kind {
+        Some(CollectiveKind::AllReduce) => 2.0 * (ranks - 1.0) / ranks,
+        Some(
+            CollectiveKind::ReduceScatter | CollectiveKind::AllGather | CollectiveKind::AllToAll,
+        ) => (ranks - 1.0) / ranks,
+        None
+        | Some(CollectiveKind::Broadcast | CollectiveKind::Reduce | CollectiveKind::Barrier) => 1.0,
+    }
+}
+
+/// The rank whose repetitions took longest on average, and how long, in microseconds.
+fn slowest(ranks: &[JobRank]) -> Option<(&JobRank, f64)> {
+    let mean = |rank: &JobRank| {
+        let spans = rank.times.iter().map(|times| us((times[1] - times[0]).0));
+        spans.sum::<f64>() / rank.times.len().max(1) as f64
+    };
+    let all = ranks.iter().filter(|rank| !rank.times.is_empty());
+    let all = all.map(|rank| (rank, mean(rank)));
+    // Of several, the first.
+    all.reduce(|one, other| if other.1 > one.1 { other } else { one })
+}
+
+/// Repetitions that ended at all ranks.
+fn ended(ranks: &[JobRank]) -> u64 {
+    let counts = ranks.iter().map(|rank| rank.times.len());
+    counts.min().unwrap_or(0) as u64
+}
+
+fn times(ranks: &[JobRank]) -> Vec<f64> {
+    let longest = |at: usize| {
+        let spans = ranks
+            .iter()
+            .map(|rank| rank.times[at][1] - rank.times[at][0]);
+        spans.max().map_or(0.0, |span| us(span.0))
+    };
+    (0..ended(ranks) as usize).map(longest).collect()
+}
+
+/// Ranks that have done all of their repetitions.
+fn done(result: &JobResult) -> usize {
+    let ranks = result.ranks.iter();
+    ranks.filter(|rank| rank.state == RankState::Done).count()
+}

@@ -1,0 +1,185 @@
+//! What became of collectives.
+
+use super::critical::{Leg, critical_path};
+use super::schedule::{Schedule, Stage};
+use super::worker::{PartState, Worker};
+use fabric::Time;
+
+/// A job, at all of its ranks.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobResult {
+    /// The job at each of its ranks.
+    pub ranks: Vec<JobRank>,
+    /// What its last repetition waited for, from its end back to its begin; empty where it did not end, or
+    /// where too much was sent to be recorded.
+    pub path: Vec<Leg>,
+}
+
+impl JobResult {
+    /// When its last repetition so far ended.
+    pub fn end(&self) -> Option<Time> {
+        let ends = self.ranks.iter().filter_map(|rank| rank.times.last());
+        ends.map(|times| times[1]).max()
+    }
+}
+
+/// A job at one rank.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobRank {
+    /// The rank's host.
+    pub host: u32,
+    /// When each repetition began, after computing, and ended.
+    pub times: Vec<[Time; 2]>,
+    /// Where it is at the end of the run.
+    pub state: RankState,
+}
+
+/// Where a rank is in a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RankState {
+    /// All repetitions are over.
+    Done,
+    /// It waits for other jobs.
+    Waits(Vec<u32>),
+    /// Its time has not come.
+    Starts(Time),
+    /// It computes until this time.
+    Computes(Time),
+    /// Another job of the group is not over.
+    Queued(u32),
+    /// It exchanges data: what each of its strands waits for.
+    Runs(Vec<StrandWait>),
+}
+
+/// What a strand waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StrandWait {
+    /// The channel that the strand is of.
+    pub channel: u32,
+    /// The round and the stage that it is in, and how many stages a round has.
+    pub round: u32,
+    /// The stage that it is in.
+    pub stage: u32,
+    /// Stages of a round.
+    pub stages: u32,
+    /// What it waits for.
+    pub need: Need,
+}
+
+/// What is missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// Data from this rank.
+    Data(u32),
+    /// Room in the buffers of this rank.
+    Room(u32),
+    /// The acknowledgement of this rank.
+    Acknowledgement(u32),
+    /// Nothing: the queue pair to this rank has failed.
+    Failed(u32),
+}
+
+impl JobRank {
+    /// The part that a host has in a job.
+    pub(super) fn of(worker: &Worker, number: u32) -> Self {
+        let part = &worker.parts[number as usize];
+        let state = match part.state {
+            PartState::Done => RankState::Done,
+            PartState::Waits => RankState::Waits(worker.waits_for(number)),
+            PartState::Starts(at) => RankState::Starts(at),
+            PartState::Computes(until) => RankState::Computes(until),
+            PartState::Queued => {
+                let seat = &worker.seats[part.seat as usize];
+                let before = seat.parts.get(seat.turn).copied().unwrap_or(number);
+                RankState::Queued(worker.parts[before as usize].job)
+            }
+            PartState::Runs => RankState::Runs(worker.needs(number)),
+        };
+        Self {
+            host: worker.host,
+            times: part.times.clone(),
+            state,
+        }
+    }
+}
+
+/// The result of a job, given the workers of its ranks and the number of its part at each.
+pub(in crate::world) fn job_result(workers: &[(&Worker, usize)]) -> JobResult {
+    let ranks: Vec<JobRank> = workers
+        .iter()
+        .map(|(worker, part)| JobRank::of(worker, *part as u32))
+        .collect();
+    let is_done = ranks.iter().all(|rank| rank.state == RankState::Done);
+    let path = if is_done {
+        critical_path(workers)
+    } else {
+        Vec::new()
+    };
+    JobResult { ranks, path }
+}
+
+impl Worker {
+    /// Jobs that a part waits for, and that are not over here.
+    fn waits_for(&self, part: u32) -> Vec<u32> {
+        let here = |job: &&u32| {
+            let mut parts = self.parts.iter();
+            parts.any(|part| part.job == **job && part.state != PartState::Done)
+        };
+        self.job(part).after.iter().filter(here).copied().collect()
+    }
+
+    /// What each strand of a part waits for that is not over.
+    fn needs(&self, part: u32) -> Vec<StrandWait> {
+        let seat = self.parts[part as usize].seat;
+        let schedule = Schedule::new(self.job(part), self.ranks(seat));
+        let strands = self.seats[seat as usize].strands.iter().zip(0..);
+        let running = strands.filter(|(strand, _)| !strand.is_over());
+        running
+            .filter_map(|(strand, number)| {
+                let id = self.strand_id(seat, part, number);
+                let extent = schedule.extent(id);
+                let (is_in, last) = (strand.at.is_in(extent), extent.rounds.checked_sub(1)?);
+                let [round, at] = match is_in {
+                    true => [strand.at.round, strand.at.stage],
+                    false => [last, extent.stages - 1],
+                };
+                let stage = schedule.stage(id, round, at);
+                let takes = is_in && strand.taken < schedule.slices(&stage)[0];
+                Some(StrandWait {
+                    channel: id.channel,
+                    round,
+                    stage: at,
+                    stages: extent.stages,
+                    need: self.need(seat, id.channel, &stage, takes)?,
+                })
+            })
+            .collect()
+    }
+
+    fn need(&self, seat: u32, channel: u32, stage: &Stage, takes: bool) -> Option<Need> {
+        let pipe = |peer: u32, sends: bool| {
+            let pipe = self.pipe_to(seat, channel, peer, sends)?;
+            Some(&self.pipes[pipe as usize])
+        };
+        let mut from = stage.receive.ranks().iter().filter(|_| takes);
+        let missing = from.find(|peer| pipe(**peer, false).is_some_and(|pipe| !pipe.has_arrived()));
+        let mut to = stage.send.ranks().iter();
+        let failed = to.find(|peer| pipe(**peer, true).is_some_and(|pipe| pipe.failed));
+        if let Some(peer) = failed {
+            return Some(Need::Failed(*peer));
+        }
+        if let Some(peer) = missing {
+            let is_broken = pipe(*peer, false).is_some_and(|pipe| pipe.failed);
+            return Some(match is_broken {
+                true => Need::Failed(*peer),
+                false => Need::Data(*peer),
+            });
+        }
+        let peer = *stage.send.ranks().first()?;
+        let lacks_room = pipe(peer, true).is_some_and(|pipe| pipe.lacks_room());
+        Some(match lacks_room {
+            true => Need::Room(peer),
+            false => Need::Acknowledgement(peer),
+        })
+    }
+}

@@ -1,0 +1,235 @@
+//! What reports say: bandwidths, critical paths, and why something is stuck.
+
+use super::{Ran, run};
+use sim::report::{PathReport, Severity};
+
+const STAR: &str = r#"
+topology = { kind = "star", hosts = 8, rate = "100Gb/s", delay = "500ns" }
+[nic.default]
+congestion = "off"
+"#;
+
+fn star(text: &str) -> Ran {
+    run(&format!("{STAR}{text}"))
+}
+
+fn path(ran: &Ran, name: &str) -> PathReport {
+    let path = ran.collective(name).path.clone().unwrap();
+    let sum = path.compute_us
+        + path.local_us
+        + path.wire_us
+        + path.own_us
+        + path.queue_us
+        + path.paused_us
+        + path.retransmission_us
+        + path.credit_us;
+    assert!(
+        (sum - path.total_us).abs() < 1e-6 * path.total_us,
+        "the parts are the whole: {path:?}"
+    );
+    for pair in path.legs.windows(2) {
+        assert_eq!(
+            pair[0].end_us, pair[1].begin_us,
+            "one stretch follows the other"
+        );
+    }
+    path
+}
+
+/// nccl-tests' factors, by operation.
+#[test]
+fn bus_bandwidth_is_that_of_nccl_tests() {
+    let factors = [
+        ("all-reduce", 2.0 * 7.0 / 8.0),
+        ("reduce-scatter", 7.0 / 8.0),
+        ("all-gather", 7.0 / 8.0),
+        ("all-to-all", 7.0 / 8.0),
+        ("broadcast", 1.0),
+        ("reduce", 1.0),
+    ];
+    for (kind, factor) in factors {
+        let ran = star(&format!(
+            "[[collective]]\nname = \"it\"\nkind = \"{kind}\"\nbytes = \"8MiB\"\nrepeat = 2\n"
+        ));
+        let one = ran.collective("it");
+        let algbw = 8.0 * 1024.0 * 1024.0 / (one.time_us.unwrap() / 1e6);
+        let is = |rate: Option<f64>, expected: f64| (rate.unwrap() / expected - 1.0).abs() < 1e-12;
+        assert!(is(one.algbw_bytes_per_s, algbw), "{one:?}");
+        assert!(is(one.busbw_bytes_per_s, algbw * factor), "{one:?}");
+        assert_eq!(one.times_us.len(), 2);
+        // No link carries more than its rate.
+        let busbw = one.busbw_bytes_per_s.unwrap();
+        assert!((6e9..12.5e9).contains(&busbw), "{kind}: {busbw}");
+    }
+}
+
+#[test]
+fn a_critical_path_goes_over_the_slow_link() {
+    let slow = "[[link]]\nbetween = [\"h3\", \"s0\"]\nrate = \"25Gb/s\"\n";
+    let text = "[[collective]]\nname = \"it\"\nkind = \"all-reduce\"\nbytes = \"8MiB\"\n";
+    let own = r#"
+        [[host]]
+        name = "h"
+        count = 8
+        [[switch]]
+        name = "s0"
+        [[link]]
+        between = ["h[0-2]", "s0"]
+        rate = "100Gb/s"
+        [[link]]
+        between = ["h[4-7]", "s0"]
+        rate = "100Gb/s"
+        [nic.default]
+        congestion = "off"
+    "#;
+    let ran = run(&format!("{own}{slow}{text}"));
+    let path = path(&ran, "it");
+    let at_slow = path
+        .legs
+        .iter()
+        .filter(|leg| leg.from == "h3" || leg.to == "h3");
+    let slow_us: f64 = at_slow.map(|leg| leg.end_us - leg.begin_us).sum();
+    assert!(
+        slow_us > 0.8 * path.total_us,
+        "{slow_us} of {}",
+        path.total_us
+    );
+}
+
+#[test]
+fn time_without_room_is_credit() {
+    let text = "[[collective]]\nname = \"it\"\nkind = \"all-reduce\"\nbytes = \"1MiB\"\n\
+                chunk = \"16KiB\"\nslices = 1\n";
+    let [much, little] = [8, 1].map(|credit| star(&format!("{text}credit = {credit}\n")));
+    let [much, little] = [path(&much, "it"), path(&little, "it")];
+    assert!(
+        little.credit_us > 10.0 * much.credit_us,
+        "{} and {}",
+        little.credit_us,
+        much.credit_us
+    );
+    assert!(
+        little.total_us > 1.2 * much.total_us,
+        "{} and {}",
+        little.total_us,
+        much.total_us
+    );
+}
+
+#[test]
+fn computing_comes_before_and_is_on_the_path() {
+    let ran = star(
+        "[[collective]]\nname = \"it\"\nkind = \"all-reduce\"\nbytes = \"64KiB\"\n\
+         compute = \"40us\"\nrepeat = 3\n",
+    );
+    let one = ran.collective("it");
+    assert_eq!(path(&ran, "it").compute_us, 40.0);
+    let [begin, end] = one.interval_us.unwrap();
+    let all: f64 = one.times_us.iter().sum();
+    assert_eq!(begin, 40.0);
+    assert!(
+        (end - begin - 80.0 - all).abs() < 3.0,
+        "computing lies between repetitions: {one:?}"
+    );
+}
+
+/// A host computes for one thing at a time, and what waits for nothing computes while others communicate.
+#[test]
+fn computing_goes_on_beside_communication() {
+    let layer = |name: &str, more: &str| {
+        format!(
+            "[[collective]]\nname = \"{name}\"\nkind = \"all-reduce\"\nbytes = \"1MiB\"\n\
+             compute = \"100us\"\n{more}\n"
+        )
+    };
+    let beside = star(&(layer("a", "") + &layer("b", "")));
+    let [a, b] = ["a", "b"].map(|name| beside.collective(name).interval_us.unwrap());
+    assert_eq!(a[0], 100.0);
+    assert!(
+        a[1] > 200.0 && b[0] == a[1] || b[0] == 200.0,
+        "{a:?}, {b:?}"
+    );
+    let after = star(&(layer("a", "") + &layer("b", "after = [\"a\"]")));
+    let [a, b] = ["a", "b"].map(|name| after.collective(name).interval_us.unwrap());
+    assert!(b[0] >= a[1] + 99.0, "{a:?}, {b:?}");
+}
+
+/// Two channels share the port evenly; a rank that waits for the other of its channels waits for nobody else.
+#[test]
+fn other_channels_of_the_same_host_are_no_queue() {
+    let of = |channels: u32| {
+        let ran = star(&format!(
+            "[[collective]]\nname = \"it\"\nkind = \"all-reduce\"\nbytes = \"32MiB\"\nchannels = {channels}\n"
+        ));
+        path(&ran, "it")
+    };
+    let (one, two) = (of(1), of(2));
+    assert!(
+        one.own_us < 0.02 * one.total_us && one.queue_us < 0.02 * one.total_us,
+        "{one:?}"
+    );
+    assert!(
+        (0.45..0.55).contains(&(two.own_us / two.total_us)),
+        "{} of {}",
+        two.own_us,
+        two.total_us
+    );
+    assert!(two.queue_us < 0.02 * two.total_us, "{}", two.queue_us);
+}
+
+#[test]
+fn a_pause_at_the_sender_is_measured() {
+    // Two senders into one receiver, which PFC slows down.
+    let ran = run(
+        "topology = { kind = \"star\", hosts = 3, rate = \"100Gb/s\", delay = \"500ns\" }\n\
+         [nic.default]\ncongestion = \"off\"\n\
+         [qos.default]\ndscp = { 26 = 3 }\npfc = { classes = [3], xoff = \"32KiB\", xon = \"16KiB\" }\n\
+         [[transfer]]\nname = \"a\"\nfrom = \"h1\"\nto = \"h0\"\nbytes = \"20MB\"\n\
+         [[transfer]]\nname = \"b\"\nfrom = \"h2\"\nto = \"h0\"\nbytes = \"20MB\"\n",
+    );
+    let path = path(&ran, "a");
+    assert!(path.paused_us > 0.2 * path.total_us, "{path:?}");
+}
+
+#[test]
+fn a_link_that_fails_is_the_end_of_the_chain() {
+    let ran = run(
+        "[[host]]\nname = \"h\"\ncount = 4\n[[switch]]\nname = \"s0\"\n\
+         [nic.default]\ncongestion = \"off\"\ntimeout = 4\nretries = 1\n\
+         [[link]]\nbetween = [\"h[0-2]\", \"s0\"]\n\
+         [[link]]\nbetween = [\"h3\", \"s0\"]\ndown = [{ at = \"20us\", lasts = \"1s\" }]\n\
+         [[collective]]\nname = \"it\"\nkind = \"all-reduce\"\nbytes = \"8MiB\"\n\
+         [[collective]]\nname = \"next\"\nkind = \"barrier\"\nafter = [\"it\"]\n",
+    );
+    let it = ran.collective("it").stuck.clone().unwrap();
+    assert!(
+        it.contains("waits for data of") && it.contains("h3"),
+        "{it}"
+    );
+    assert!(it.contains("failed"), "{it}");
+    let next = ran.collective("next").stuck.clone().unwrap();
+    assert!(next.contains("waits for it"), "{next}");
+    let finding = ran
+        .report
+        .findings
+        .iter()
+        .find(|it| it.seen.contains("it did not end"));
+    assert_eq!(finding.unwrap().severity, Severity::Broken);
+}
+
+#[test]
+fn the_end_of_the_run_is_a_note() {
+    let ran = star(
+        "[[collective]]\nname = \"it\"\nkind = \"all-reduce\"\nbytes = \"64MiB\"\nrepeat = 9\n",
+    );
+    assert_eq!(ran.collective("it").stuck, None);
+    let ran = run(&format!(
+        "duration = \"1ms\"\n{STAR}[[collective]]\nname = \"it\"\nkind = \"all-reduce\"\nbytes = \"64MiB\"\n"
+    ));
+    let finding = ran
+        .report
+        .findings
+        .iter()
+        .find(|it| it.seen.contains("it did not end"));
+    assert_eq!(finding.unwrap().severity, Severity::Note);
+}
