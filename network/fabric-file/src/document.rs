@@ -381,10 +381,12 @@ fn beside(naming: &str, named: &str, is_fabric_file: bool) -> String {
 }
 
 /// Fields that name files, below the arrays of tables that they are in.
-const FILE_FIELDS: [(&str, &str); 3] = [
+const FILE_FIELDS: [(&str, &str); 5] = [
     ("switch", "routeros"),
     ("switch", "sonic"),
+    ("workload", "flows"),
     ("workload", "replay"),
+    ("workload", "sizes-file"),
 ];
 
 /// Makes the names of files in an included file relative to the fabric file.

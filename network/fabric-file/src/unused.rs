@@ -422,15 +422,20 @@ fn workload(workload: &Workload, field: &str) -> Option<Reason> {
         "source-gid",
         "source-mac",
     ];
+    let by_list = ["pattern", "from", "to", "message", "depth", "qps"];
     let by_record = ["operation", "message", "depth"];
     let why = match field {
         _ if workload.load.is_some() && by_load.contains(&field) => {
             "with load, each message has a queue pair of its own"
         }
+        _ if workload.flows.is_some() && by_list.contains(&field) => "the list of flows has it",
         "message" if workload.load.is_some() && workload.sizes.is_some() => {
             "sizes says how long messages are"
         }
-        "sizes" if workload.load.is_none() => "only a load has them",
+        "message" if workload.load.is_some() && workload.sizes_file.is_some() => {
+            "sizes-file says how long messages are"
+        }
+        "sizes" | "sizes-file" if workload.load.is_none() => "only a load has them",
         "gaps" if workload.replay.is_none() => "there is no replay",
         _ if workload.replay.is_some() && by_record.contains(&field) => {
             "the record of replay has it"

@@ -51,6 +51,13 @@ pub struct Workload {
     pub load: Option<Ratio>,
     /// With `load`: the distribution of message lengths; without it all have the length `message`.
     pub sizes: Option<Sizes>,
+    /// With `load`: a file with another distribution of lengths. Each line has bytes, and how many of a
+    /// hundred messages are not longer: `4096 52.5`. Both grow from line to line, up to 100. Between two
+    /// lines lengths are uniformly distributed.
+    pub sizes_file: Option<String>,
+    /// A file that lists transfers, one a line below a head: `from,to,bytes,start_ns`. Each has a queue pair
+    /// of its own, and begins so many nanoseconds after `start`. Besides, only `operation` has an effect.
+    pub flows: Option<String>,
     /// A record of verbs calls (`rockery run --record`): each queue pair that the
     /// recorded program posted to becomes one between each pair of hosts, and posts the same requests.
     /// Besides, only `from`, `to`, `pattern`, `qps` and `start` have an effect.

@@ -133,6 +133,36 @@ const WITHOUT_EFFECT: &[(&str, &str, &str)] = &[
         "sizes says",
     ),
     (
+        "[[workload]]\nload = \"30%\"\nsizes-file = \"a.txt\"\nmessage = \"7kB\"",
+        "workload.0.message",
+        "sizes-file says",
+    ),
+    (
+        "[[workload]]\nsizes-file = \"a.txt\"",
+        "workload.0.sizes-file",
+        "only a load has them",
+    ),
+    (
+        "[[workload]]\nflows = \"a.csv\"\nqps = 2",
+        "workload.0.qps",
+        "the list of flows",
+    ),
+    (
+        "[group.g]\nhosts = [\"h*\"]",
+        "group.g.hosts",
+        "no collective has group",
+    ),
+    (
+        "[group.all.local]\nrate = \"1Tb/s\"\n[[collective]]\nname = \"it\"\nkind = \"barrier\"",
+        "group.all.local.rate",
+        "ranks-per-server is 1",
+    ),
+    (
+        "[[collective]]\nname = \"it\"\nkind = \"barrier\"\nchunk = \"1KiB\"",
+        "collective.0.chunk",
+        "a barrier moves no data",
+    ),
+    (
         "[[workload]]\npattern = \"ring\"\nto = [\"h1\"]",
         "workload.0.to",
         "in a ring",

@@ -4,9 +4,11 @@ mod adapter;
 mod arrivals;
 mod collective;
 mod file_table;
+mod flow_list;
 mod path;
 mod replay;
 mod run;
+mod size_table;
 mod station;
 mod storage;
 mod subnet;
@@ -92,7 +94,13 @@ impl Experiment {
                 document,
                 path: &field,
             };
-            let mut made = workload::flows(table, workload, index, &network, &file)?;
+            let sizes = size_table::read(document, &field, workload, files)?;
+            let listed =
+                flow_list::read(document, &field, workload, index as u32, &network, files)?;
+            let mut made = match listed {
+                Some(listed) => listed,
+                None => workload::flows(table, workload, index, &network, &file, sizes)?,
+            };
             if let Some(recorded) = recorded {
                 made = replay::apply(document, &field, made, &recorded, &network, &mut traces)?;
             }

@@ -3,6 +3,7 @@
 use super::FLOWS_MAX;
 use super::arrivals::{Arrivals, arrivals};
 use super::file_table::FileTable;
+use super::size_table::SizeTable;
 use crate::random::RunRng;
 use crate::world::{Flow, Forgery, IoLimits, Transfer};
 use fabric::Time;
@@ -33,6 +34,7 @@ pub(super) fn flows(
     number: usize,
     network: &Network,
     file: &FabricFile,
+    sizes: Option<SizeTable>,
 ) -> Result<Vec<Flow>, FileError> {
     let input = FlowInput {
         table,
@@ -41,6 +43,7 @@ pub(super) fn flows(
         network,
         from: table.hosts(network, "from", &workload.from)?,
         to: table.hosts(network, "to", &workload.to)?,
+        sizes,
     };
     let seed = file.seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut rng = RunRng::new(seed);
@@ -78,6 +81,7 @@ struct FlowInput<'a> {
     network: &'a Network,
     from: Vec<u32>,
     to: Vec<u32>,
+    sizes: Option<SizeTable>,
 }
 
 impl FlowInput<'_> {
@@ -115,7 +119,7 @@ impl FlowInput<'_> {
         file: &FabricFile,
         rng: &mut RunRng,
     ) -> Result<Vec<Flow>, FileError> {
-        match self.workload.sizes {
+        match &self.sizes {
             None => _ = self.message_bytes()?,
             Some(_) if self.workload.operation == Operation::Datagram => {
                 let what = "a datagram is one packet, and these lengths are more".to_owned();
@@ -137,6 +141,7 @@ impl FlowInput<'_> {
             workload: self.workload,
             number: self.number,
             load,
+            sizes: self.sizes.as_ref(),
             end: Time(end.0.0),
             network: self.network,
         };
@@ -274,7 +279,7 @@ fn queue_pairs(workload: &Workload, from: usize, to: usize) -> usize {
     pairs.saturating_mul(workload.qps as usize)
 }
 
-const fn transfer(operation: Operation) -> Transfer {
+pub(super) const fn transfer(operation: Operation) -> Transfer {
     match operation {
         Operation::Write => Transfer::Write,
         Operation::Send => Transfer::Send,

@@ -6,6 +6,7 @@ mod functions;
 mod incast;
 mod infiniband;
 mod links;
+mod lists;
 mod live_functions;
 mod nvme;
 mod outputs;

@@ -1,0 +1,157 @@
+//! Transfers that a file lists, and lengths of messages by a file.
+
+use fabric_file::Document;
+use sim::experiment::Experiment;
+use sim::world::Results;
+
+fn run(workload: &str, file: &str) -> Result<(Experiment, Results), String> {
+    let text = format!(
+        "duration = \"1ms\"\n\
+         topology = {{ kind = \"star\", hosts = 8, rate = \"100Gb/s\", delay = \"500ns\" }}\n\
+         [[workload]]\n{workload}\n"
+    );
+    let mut files = |name: &str| match name {
+        "list.csv" | "sizes.txt" => Ok(file.to_owned()),
+        other => Err(format!("{other} is not there")),
+    };
+    let document =
+        Document::read("lab.toml", &text, &mut files).map_err(|error| error.to_string())?;
+    let experiment = Experiment::new(&document, &mut files).map_err(|error| error.to_string())?;
+    let ran = experiment
+        .run(&mut |_| true)
+        .map_err(|error| error.to_string())?;
+    Ok((experiment, ran.results))
+}
+
+#[test]
+fn each_line_of_a_list_is_a_transfer() {
+    let list = "from, to, bytes, start_ns\nh0,h5,65536,1000\n\nh7,h0,1,0\nh0,h5,300000,20000\n";
+    let (experiment, results) = run("flows = \"list.csv\"\nstart = \"3us\"", list).unwrap();
+    let flows = experiment.scenario.flows.iter().zip(&results.flows);
+    let seen: Vec<_> = flows
+        .map(|(flow, result)| (flow.from, flow.to, result.bytes, result.started.ns()))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (0, 5, 65_536, 4_000),
+            (7, 0, 1, 3_000),
+            (0, 5, 300_000, 23_000)
+        ]
+    );
+    // Columns in another order, and those that may be left out.
+    let (experiment, _) = run(
+        "flows = \"list.csv\"\noperation = \"send\"",
+        "bytes,to,from\n9,h1,h2\n",
+    )
+    .unwrap();
+    let flow = experiment.scenario.flows[0];
+    assert_eq!((flow.from, flow.to, flow.message_bytes), (2, 1, 9));
+}
+
+#[test]
+fn mistakes_of_a_list_have_their_line() {
+    let head = "from,to,bytes,start_ns\n";
+    for (list, expected) in [
+        (String::new(), "line 1: no column is called \"\""),
+        (
+            "from,to,size\n".to_owned(),
+            "line 1: no column is called \"size\"; there are from, to",
+        ),
+        (
+            "from,to,to\n".to_owned(),
+            "line 1: two columns are called \"to\"",
+        ),
+        (
+            "from,to,start_ns\n".to_owned(),
+            "line 1: the column bytes is missing",
+        ),
+        (head.to_owned(), "it lists nothing"),
+        (
+            format!("{head}h0,h1,5\n"),
+            "line 2: 3 cells, and the head has 4",
+        ),
+        (
+            format!("{head}h0,h9,5,0\n"),
+            "line 2: to: no host is called \"h9\"",
+        ),
+        (
+            format!("{head}h0,h0,5,0\n"),
+            "line 2: a host sends to itself",
+        ),
+        (
+            format!("{head}h0,h1,0,0\n"),
+            "line 2: bytes: nothing is sent",
+        ),
+        (
+            format!("{head}h0,h1,-5,0\n"),
+            "line 2: bytes: \"-5\" is no number up to 2147483648",
+        ),
+        (
+            format!("{head}h0,h1,3000000000,0\n"),
+            "is no number up to 2147483648",
+        ),
+        (format!("{head}h0,h1,5,1.5\n"), "line 2: start_ns"),
+    ] {
+        let error = run("flows = \"list.csv\"", &list).err().unwrap();
+        assert!(error.contains("workload[0].flows: list.csv"), "{error}");
+        assert!(error.contains(expected), "{expected} is not in: {error}");
+    }
+    let error = run("flows = \"list.csv\"\nbytes = \"1MB\"", head)
+        .err()
+        .unwrap();
+    assert!(
+        error.contains("the list says what is sent, and bytes as well"),
+        "{error}"
+    );
+    let error = run("flows = \"other.csv\"", head).err().unwrap();
+    assert!(
+        error.contains("other.csv: other.csv is not there"),
+        "{error}"
+    );
+    let datagram = "flows = \"list.csv\"\noperation = \"datagram\"";
+    let error = run(datagram, &format!("{head}h0,h1,5000,0\n"))
+        .err()
+        .unwrap();
+    assert!(
+        error.contains("a datagram is one packet of at most 4096"),
+        "{error}"
+    );
+}
+
+#[test]
+fn lengths_of_a_file_are_those_of_the_messages() {
+    let workload = "load = 0.3\nsizes-file = \"sizes.txt\"";
+    let (experiment, _) = run(workload, "1000 25\n2000 75\n64000 100\n").unwrap();
+    let lengths = || {
+        experiment
+            .scenario
+            .flows
+            .iter()
+            .map(|flow| flow.message_bytes)
+    };
+    let count = lengths().count() as f64;
+    let part = |most: u32| lengths().filter(|bytes| *bytes <= most).count() as f64 / count;
+    assert!(count > 300.0, "{count}");
+    for (most, expected) in [
+        (999, 0.0),
+        (1_000, 0.25),
+        (1_500, 0.5),
+        (2_000, 0.75),
+        (64_000, 1.0),
+    ] {
+        assert!(
+            (part(most) - expected).abs() < 0.08,
+            "{most}: {}",
+            part(most)
+        );
+    }
+    let error = run(workload, "1000 25\n500 100\n").err().unwrap();
+    assert!(
+        error.contains("sizes-file: sizes.txt, line 2: both numbers grow"),
+        "{error}"
+    );
+    let both = format!("{workload}\nsizes = \"storage\"");
+    let error = run(&both, "1000 100\n").err().unwrap();
+    assert!(error.contains("sizes is a distribution as well"), "{error}");
+}
