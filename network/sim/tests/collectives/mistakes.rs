@@ -124,6 +124,11 @@ fn sizes_and_counts_have_limits() {
         &collective("compute = \"2000min\""),
         &["compute", "more than an hour"],
     );
+    says(
+        &collective("compute = \"1min\"\nrepeat = 100000"),
+        &["collective[0]", "more than ten days"],
+    );
+    says(&collective("start = \"40000min\""), &["more than ten days"]);
     let many = collective("channels = 64").replace("all-reduce", "all-to-all");
     let large = format!("topology = {{ kind = \"fat-tree\", k = 16 }}\n{many}");
     let error = experiment(&large).err().unwrap();

@@ -96,7 +96,8 @@ pub(super) fn planned(
         let instead = "fewer ranks, or fewer channels";
         document.mistake(Mistake::Limit, &described[index].path, what, instead)
     })?;
-    let messages: u64 = found.pipes.iter().map(|pipe| pipe.messages).sum();
+    let all = found.pipes.iter().chain(&found.local);
+    let messages = all.fold(0_u64, |sum, pipe| sum.saturating_add(pipe.messages));
     let flows = found
         .pipes
         .iter()
@@ -108,8 +109,7 @@ pub(super) fn planned(
         .zip(first_flow as u32..)
         .map(|(pipe, flow)| pipe.of_plan(flow))
         .collect();
-    let locally: u64 = found.local.iter().map(|pipe| pipe.messages).sum();
-    plan.is_logged = messages.saturating_add(locally) <= LOGGED_MAX;
+    plan.is_logged = messages <= LOGGED_MAX;
     plan.local_pipes = found.local.iter().map(UsedPipe::local).collect();
     let named = described.into_iter().zip(place).map(|(one, job)| NamedJob {
         name: one.name,
@@ -134,7 +134,16 @@ fn check_times(
     groups: &Groups<'_>,
 ) -> Result<(), FileError> {
     let mut times = 0_u64;
+    let mut computing = Span::ZERO;
     for one in described {
+        let own = one.job.compute.0.saturating_mul(u64::from(one.job.repeat));
+        computing = Span(computing.0.saturating_add(own));
+        if computing > COMPUTE_ALL_MAX || one.job.start.0 > COMPUTE_ALL_MAX.0 {
+            let what =
+                "with those before it, it computes or waits for more than ten days".to_owned();
+            let instead = "shorter times, or fewer repetitions";
+            return Err(document.mistake(Mistake::Limit, &one.path, what, instead));
+        }
         let ranks = groups.ranks(one.job.group) as u64;
         times = times.saturating_add(ranks.saturating_mul(u64::from(one.job.repeat)));
         if times > TIMES_MAX {
@@ -147,5 +156,6 @@ fn check_times(
     Ok(())
 }
 
-/// Longest time that a rank computes, which no sum of them exceeds.
+/// Longest time that a rank computes at once, and that all compute together or wait before they begin.
 const COMPUTE_MAX: Span = Span(1 << 52);
+const COMPUTE_ALL_MAX: Span = Span(1 << 60);

@@ -144,8 +144,9 @@ pub(super) fn pipes(plan: &CollectivePlan) -> Result<UsedPipes, u32> {
                             message_bytes: 1,
                             credit: 1,
                         });
-                        pipe.messages += messages;
-                        pipe.all_messages += messages.saturating_mul(u64::from(job.repeat));
+                        pipe.messages = pipe.messages.saturating_add(messages);
+                        let all = messages.saturating_mul(u64::from(job.repeat));
+                        pipe.all_messages = pipe.all_messages.saturating_add(all);
                         pipe.message_bytes = pipe.message_bytes.max(bytes);
                         pipe.credit = pipe.credit.max(job.cut.credit);
                     }
