@@ -440,10 +440,7 @@ impl Dialect {
                         || line.contains(" class-of-service forwarding-classes ")
                 }),
             ),
-            (
-                Self::RouterOs,
-                has("/interface ethernet switch") || has("/in/eth/sw"),
-            ),
+            (Self::RouterOs, routeros::shown::is_script(text)),
             (
                 Self::Nvue,
                 has("nv set ")

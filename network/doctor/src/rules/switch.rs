@@ -1,11 +1,14 @@
 //! The configuration of a switch alone.
 
+use std::collections::BTreeMap;
+
 use vendors::{Imported, LossyClass};
 
 use super::{Consequence, Evidence, Finding, SwitchFacts, cost};
 use crate::cost_simulation::Case;
 use crate::marks::Marks;
 use vendors::intent::{ECN_DEFAULT, Port, Schedule};
+use vendors::routeros::first_lane;
 use vendors::text::{classes, ranges};
 use vendors::{Area, Dialect, Intent, Remedy};
 
@@ -469,28 +472,61 @@ fn old_version(switch: &SwitchFacts, found: &mut Vec<Finding>) {
 }
 
 fn lanes(switch: &SwitchFacts, marks: Marks, found: &mut Vec<Finding>) {
-    let mut seen: Vec<&str> = Vec::new();
+    if switch.dialect != Dialect::RouterOs {
+        return;
+    }
+    let mut modules: BTreeMap<String, Vec<(&Intent, &Port)>> = BTreeMap::new();
     for intent in &switch.groups {
         for port in &intent.ports {
-            if !seen.contains(&port.name.as_str()) {
-                seen.push(&port.name);
-                continue;
-            }
-            let own = One {
-                switch,
-                intent,
-                marks,
-            };
-            let module = port
-                .name
-                .trim_end_matches(|letter: char| letter.is_ascii_digit());
-            let what = format!("the lanes of port {} are configured differently", port.name);
-            let fix = format!("the same for {module}1, {module}2, {module}3 and {module}4");
-            let evidence = own.evidence(&[module]);
-            // The chip applies settings to all lanes of a port, or to none.
-            let consequence =
-                own.other(|case| (case.switch.pfc_send, case.switch.pfc_obey) = (0, 0));
-            found.push(own.say("switch-lanes", what, evidence, consequence, fix));
+            let lanes = modules.entry(first_lane(&port.name)).or_default();
+            lanes.push((intent, port));
         }
     }
+    for (first, lanes) in modules {
+        let differs = lanes
+            .iter()
+            .any(|(other, _)| !core::ptr::eq(*other, lanes[0].0));
+        if !differs
+            || lanes
+                .iter()
+                .any(|(intent, port)| is_lane_alone(intent, port))
+        {
+            continue;
+        }
+        // The lane with most settings shows what the others are without.
+        let with_most = lanes
+            .iter()
+            .max_by_key(|(intent, _)| intent.pfc_send.count_ones());
+        let intent = with_most.map_or(lanes[0].0, |(intent, _)| *intent);
+        let own = One {
+            switch,
+            intent,
+            marks,
+        };
+        let module = first.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        let number = first[module.len()..].parse::<u8>().unwrap_or(1);
+        let what = format!("the lanes of port {first} are configured differently");
+        let fix = format!(
+            "the same for {module}{number}, {module}{}, {module}{} and {module}{}",
+            number + 1,
+            number + 2,
+            number + 3
+        );
+        let evidence = own.evidence(&[module]);
+        // The chip applies settings to all lanes of a port, or to none.
+        let consequence = own.other(|case| (case.switch.pfc_send, case.switch.pfc_obey) = (0, 0));
+        found.push(own.say("switch-lanes", what, evidence, consequence, fix));
+    }
+}
+
+/// The rate of one lane of the fastest ports with lanes, in Mb/s.
+const LANE_MBPS_MAX: u32 = 50_000;
+
+/// Whether a lane is a link of its own: it has the rate of one lane.
+fn is_lane_alone(intent: &Intent, port: &Port) -> bool {
+    let rates = intent.queues.iter().filter_map(|queue| queue.rate);
+    let highest = rates.map(|rate| rate.bps).max().unwrap_or(0) / 1_000_000;
+    let of_queues = u32::try_from(highest).unwrap_or(u32::MAX);
+    let highest = port.mbps.unwrap_or(0).max(of_queues);
+    (1..=LANE_MBPS_MAX).contains(&highest)
 }

@@ -3,6 +3,7 @@
 mod counters;
 mod esxi;
 mod firmware;
+mod forms_of_switches;
 mod freebsd;
 mod functions;
 mod garbled;

@@ -1,6 +1,6 @@
 //! Which RouterOS setting makes a class lossy, and which command changes it.
 
-use super::{RouterOsConfig, RouterOsPort, TrustMode};
+use super::{QosProfile, RouterOsConfig, RouterOsPort, TrustMode};
 use crate::advice::{Advice, LossyClass};
 use crate::names::routeros;
 
@@ -23,6 +23,9 @@ impl RouterOsConfig {
             };
         };
         if lossless == 0 {
+            if let Some(advice) = self.why_pfc_rests(name, own, class) {
+                return advice;
+            }
             return Advice {
                 cause: format!(
                     "{name}: pfc={}: no class is lossless, and data is in class {class}",
@@ -77,49 +80,116 @@ impl RouterOsConfig {
             lossless,
             ..
         } = *lossy;
+        if let Some(advice) = self.why_disabled(name, own, dscp) {
+            return advice;
+        }
         let mapped = self.dscp.contains_key(&dscp);
-        let wanted = self
-            .profiles
-            .iter()
-            .find(|profile| lossless >> profile.traffic_class & 1 == 1);
-        let wanted = wanted.map_or("roce", |profile| profile.name.as_str());
+        let of_class =
+            |profile: &&QosProfile| !profile.disabled && lossless >> profile.traffic_class & 1 == 1;
+        let wanted = self.profiles.iter().find(of_class);
+        let wanted = wanted.map(|profile| routeros(&profile.name));
         let only = crate::advice::class_list(lossless);
-        match own.trust_l3 {
-            TrustMode::Ignore if own.profile == wanted || !mapped => Advice {
-                cause: format!(
-                    "{name}: data is in class {class} by profile={}, and pfc={} is for class {only}",
+        let map = "/interface ethernet switch qos map ip";
+        let (cause, instead) = match (own.trust_l3, wanted) {
+            // Nothing is in the lossless class, so that no other traffic loses it.
+            (TrustMode::Ignore, None) => (
+                format!(
+                    "data is in class {class} by profile={}, and pfc={} is for class {only}",
                     routeros(&own.profile),
                     routeros(&own.pfc)
                 ),
-                instead: format!("set the PFC profile's traffic-class={class}"),
-            },
-            TrustMode::Ignore => Advice {
-                cause: format!(
-                    "{name}: trust-l3=ignore: DSCP {dscp} is not looked at, data is in class {class} by \
-                        profile={}",
-                    routeros(&own.profile)
-                ),
-                instead: "trust-l3=keep on every lane of the port".to_owned(),
-            },
-            TrustMode::Trust | TrustMode::Keep if !mapped => Advice {
-                cause: format!(
-                    "{name}: trust-l3={} and no map ip entry for DSCP {dscp}: such packets get the \
-                        profile \"default\" \
-                     (class {class}), not the port's",
+                format!("set the PFC profile's traffic-class={class}"),
+            ),
+            (TrustMode::Ignore, Some(wanted)) => {
+                let trust = "trust-l3=keep on every lane of the port";
+                let entry = format!("{trust}; {map} add dscp={dscp} profile={wanted}");
+                (
+                    format!(
+                        "trust-l3=ignore: DSCP {dscp} is not looked at, data is in class {class} by \
+                         profile={}",
+                        routeros(&own.profile)
+                    ),
+                    if mapped { trust.to_owned() } else { entry },
+                )
+            }
+            (TrustMode::Trust | TrustMode::Keep, wanted) if !mapped => (
+                format!(
+                    "trust-l3={} and no map ip entry for DSCP {dscp}: such packets get the profile \
+                     \"default\" (class {class}), not the port's",
                     own.trust_l3.name()
                 ),
-                instead: format!(
-                    "/interface ethernet switch qos map ip add dscp={dscp} profile={}",
-                    routeros(wanted)
+                format!(
+                    "{map} add dscp={dscp} profile={}",
+                    wanted.as_deref().unwrap_or("roce")
                 ),
-            },
-            TrustMode::Trust | TrustMode::Keep => Advice {
-                cause: format!(
-                    "{name}: pfc={} is for class {only}, and data (DSCP {dscp}) is in class {class}",
+            ),
+            (TrustMode::Trust | TrustMode::Keep, wanted) => (
+                format!(
+                    "pfc={} is for class {only}, and data (DSCP {dscp}) is in class {class}",
                     routeros(&own.pfc)
                 ),
-                instead: format!("set the PFC profile's traffic-class={class}"),
-            },
+                match wanted {
+                    Some(wanted) => format!("{map} set [find dscp={dscp}] profile={wanted}"),
+                    None => format!("set the PFC profile's traffic-class={class}"),
+                },
+            ),
+        };
+        Advice {
+            cause: format!("{name}: {cause}"),
+            instead,
         }
+    }
+
+    /// The entry that would put data into another class, if it is disabled.
+    fn why_disabled(&self, name: &str, own: &RouterOsPort, dscp: u8) -> Option<Advice> {
+        let menu = "/interface ethernet switch qos";
+        let trusts = own.trust_l3 != TrustMode::Ignore;
+        let entry = self
+            .map_ip
+            .iter()
+            .find(|entry| entry.values.contains(&dscp));
+        if let Some(entry) = entry.filter(|entry| trusts && entry.disabled)
+            && !self.dscp.contains_key(&dscp)
+        {
+            let values: Vec<String> = entry.values.iter().map(u8::to_string).collect();
+            return Some(Advice {
+                cause: format!("{name}: the map ip entry of DSCP {dscp} is disabled"),
+                instead: format!("{menu} map ip enable [find dscp={}]", values.join(",")),
+            });
+        }
+        let used = if trusts {
+            self.dscp.get(&dscp)?
+        } else {
+            &own.profile
+        };
+        let profile = self.profiles.iter().find(|profile| profile.name == *used)?;
+        profile.disabled.then(|| Advice {
+            cause: format!(
+                "{name}: the profile {} of DSCP {dscp} is disabled",
+                routeros(used)
+            ),
+            instead: format!("{menu} profile enable {}", routeros(used)),
+        })
+    }
+
+    /// The advice where the port's PFC profile is there, and pauses nothing.
+    fn why_pfc_rests(&self, name: &str, own: &RouterOsPort, class: u8) -> Option<Advice> {
+        let menu = "/interface ethernet switch qos priority-flow-control";
+        let pfc = self.pfc.iter().skip(1).find(|pfc| pfc.name == own.pfc)?;
+        let named = routeros(&own.pfc);
+        let (state, command) = if pfc.disabled {
+            ("is disabled", format!("{menu} enable {named}"))
+        } else if pfc.traffic_classes >> class & 1 == 1 && !pfc.tx {
+            (
+                "sends no pauses",
+                format!("{menu} set {named} tx=yes rx=yes"),
+            )
+        } else {
+            return None;
+        };
+        Some(Advice {
+            cause: format!("{name}: the PFC profile {named} {state}, and data is in class {class}"),
+            instead: command,
+        })
     }
 }

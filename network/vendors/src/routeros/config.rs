@@ -12,6 +12,8 @@ use crate::outcome::NotUnderstood;
 pub struct RouterOsConfig {
     /// `qos-hw-offloading`: without it the chip applies no QoS.
     pub offloaded: bool,
+    /// Newer chips (CRS8xx) apply QoS whatever `qos-hw-offloading` is.
+    pub(super) always_offloaded: bool,
     /// The property `lldp-dcbx`: whether DCBX is offered.
     pub dcbx: bool,
     /// `qos profile`, in order; the first is `default`.
@@ -280,7 +282,37 @@ pub(super) fn is_port_name(name: &str) -> bool {
         .iter()
         .any(|kind| name.starts_with(kind));
     let known = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
-    is_kind && name.ends_with(|letter: char| letter.is_ascii_digit()) && name.chars().all(known)
+    is_kind && ends_with_place(name) && name.chars().all(known)
+}
+
+/// Whether a name ends with the number of a port, and of a lane where ports of its kind have lanes: a part of
+/// a name, such as `sfp28` or `qsfp28-2`, does not.
+fn ends_with_place(name: &str) -> bool {
+    let mut parts = name.rsplit('-');
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|own| own.is_ascii_digit());
+    let ends_with_digit = |text: &str| text.ends_with(|letter: char| letter.is_ascii_digit());
+    let last = parts.next().unwrap_or_default();
+    match parts.next() {
+        // `qsfp28-1-1`, `qsfp56-dd-1-1`, `qsfpplus1-1`.
+        Some(before) if name.starts_with(['q', 'o']) => {
+            is_number(last)
+                && (is_number(before) || before.strip_prefix("qsfpplus").is_some_and(is_number))
+        }
+        // `sfp28-1`, `sfp-sfpplus1`.
+        Some(_) => ends_with_digit(last),
+        None => {
+            let rates = ["sfp28", "sfp56", "sfp112"];
+            ends_with_digit(last) && !rates.contains(&last) && !name.starts_with(['q', 'o'])
+        }
+    }
+}
+
+/// Whether a port is of a chip that always applies QoS: of the models with QSFP56 and SFP56 (MikroTik, "QoS
+/// Enhancements in new generation Marvell Prestera Switch Chips").
+pub(super) fn is_of_newer_chip(port: &str) -> bool {
+    ["qsfp56-", "sfp56-"]
+        .iter()
+        .any(|kind| port.starts_with(kind))
 }
 
 impl Default for RouterOsPort {
@@ -322,6 +354,7 @@ impl Default for RouterOsConfig {
             lanes.map(|(port, lane)| (format!("qsfp28-{port}-{lane}"), RouterOsPort::default()));
         Self {
             offloaded: false,
+            always_offloaded: false,
             dcbx: false,
             profiles: vec![QosProfile {
                 traffic_class: 1,

@@ -1,6 +1,6 @@
 //! The menu `interface ethernet`: names of ports, and what of their links concerns QoS.
 
-use super::config::{is_of_crs504, is_port_name};
+use super::config::{is_of_crs504, is_of_newer_chip, is_port_name};
 use super::entries::{Entry, Refusal, chosen, entry};
 use super::script::{Script, ScriptCommand};
 use super::{EthernetLink, RouterOsConfig};
@@ -61,6 +61,10 @@ impl RouterOsConfig {
             });
             named.extend(words.filter(|word| is_port_name(word)).map(str::to_owned));
         }
+        let is_newer = |model: &str| model.starts_with("CRS8");
+        self.always_offloaded |= script.model.as_deref().is_some_and(is_newer)
+            || named.iter().any(|name| is_of_newer_chip(name));
+        self.offloaded |= self.always_offloaded;
         let has_others = named.iter().any(|name| !is_of_crs504(name));
         if has_others && self.assumes_ports && !is_crs504 {
             self.assumes_ports = false;

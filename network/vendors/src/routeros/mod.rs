@@ -19,6 +19,8 @@ mod script;
 pub(crate) mod shown;
 pub(crate) mod write;
 
+pub use write::first_lane;
+
 pub(crate) use advice::ECN_ON;
 #[cfg(test)]
 pub(crate) use script::words_of;

@@ -1,5 +1,7 @@
 //! Texts of RouterOS, read as intents.
 
+use std::collections::BTreeMap;
+
 use super::write::first_lane;
 use crate::routeros::{
     QosProfile, QueueSchedule, RouterOsConfig, RouterOsPort, Threshold, TrustMode,
@@ -11,6 +13,9 @@ use crate::outcome::Outcomes;
 use crate::path_spread::PathSpread;
 use crate::text::{ReadError, lines};
 
+/// The rate of one lane of the fastest ports with lanes that MikroTik's switches have.
+const LANE_BPS_MAX: u64 = 50_000_000_000;
+
 pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
     // A text that is none is refused.
     lines(file, text, &['#'])?;
@@ -19,33 +24,42 @@ pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), Re
     Ok((of_config(&config), outcomes))
 }
 
-/// The intents of the ports that a configuration covers.
+/// The intents of the ports that a configuration covers. Lanes that are configured alike are one port, which
+/// has the name of the first; lanes that differ are ports of their own.
 pub(crate) fn of_config(config: &RouterOsConfig) -> Vec<Intent> {
+    let untouched = RouterOsPort::default();
+    let mut modules: BTreeMap<String, Vec<(&String, &RouterOsPort)>> = BTreeMap::new();
+    for (name, port) in config.ports.iter().filter(|(_, port)| **port != untouched) {
+        modules
+            .entry(first_lane(name))
+            .or_default()
+            .push((name, port));
+    }
     let mut found: Vec<Intent> = Vec::new();
-    for (name, port) in config
-        .ports
-        .iter()
-        .filter(|(_, port)| **port != RouterOsPort::default())
-    {
-        let first = first_lane(name);
-        let intent = of_port(config, name, port);
-        let known = found.iter().any(|other: &Intent| {
-            let own = Intent {
-                ports: Vec::new(),
-                ..intent.clone()
-            };
-            other.ports[0].name == first
-                && own
-                    == Intent {
-                        ports: Vec::new(),
-                        ..other.clone()
-                    }
-        });
-        if !known {
-            found.push(intent);
+    for (first, mut lanes) in modules {
+        // Where the first lane has no settings, it differs from those that have.
+        if lanes[0].0 != &first
+            && !is_broken_out(&lanes)
+            && let Some(lane) = config.ports.get_key_value(&first)
+        {
+            lanes.insert(0, lane);
+        }
+        let differ = lanes.iter().any(|(_, port)| *port != lanes[0].1);
+        let own = lanes.len().min(if differ { usize::MAX } else { 1 });
+        for (name, port) in lanes.into_iter().take(own) {
+            found.push(of_port(config, if differ { name } else { &first }, port));
         }
     }
     found
+}
+
+/// Whether lanes are links of their own: a rate of a queue that is no more than that of one lane says so.
+fn is_broken_out(lanes: &[(&String, &RouterOsPort)]) -> bool {
+    let rates = lanes
+        .iter()
+        .flat_map(|(_, port)| port.egress_rates.into_iter().flatten());
+    let highest = rates.max().unwrap_or(0);
+    (1..=LANE_BPS_MAX).contains(&highest)
 }
 
 fn of_port(config: &RouterOsConfig, name: &str, port: &RouterOsPort) -> Intent {
@@ -107,9 +121,8 @@ fn of_port(config: &RouterOsConfig, name: &str, port: &RouterOsPort) -> Intent {
         };
     }
     let mbps = take_rates(&mut intent, port);
-    let lane = first_lane(name);
     intent.ports.push(Port {
-        name: lane,
+        name: name.to_owned(),
         mbps,
         metres: None,
     });

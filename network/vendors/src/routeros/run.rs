@@ -130,7 +130,7 @@ impl RouterOsConfig {
     fn switch(&mut self, command: &ScriptCommand) -> Result<(), Refusal> {
         for (name, value) in &command.properties {
             match name.as_str() {
-                "qos-hw-offloading" => self.offloaded = yes(value)?,
+                "qos-hw-offloading" => self.offloaded = yes(value)? || self.always_offloaded,
                 "l3-hw-offloading"
                 | "name"
                 | "numbers"
@@ -361,6 +361,12 @@ impl RouterOsConfig {
         let entries = self.port_entries();
         let properties = properties_of(command, &command.verb)?;
         let chosen = chosen(&selection(command), &entries)?;
+        let by_name = |query: &String| query.starts_with('[') && query.contains("name");
+        if chosen.is_empty() && command.entries.iter().any(by_name) {
+            let what = "no port that is named here matches";
+            let instead = "the export of the switch names its ports";
+            return Err(refuse(what, Some(instead)));
+        }
         // An odd property leaves the others, at each of the ports.
         let mut result = Ok(());
         for index in chosen {

@@ -271,7 +271,8 @@ fn header(text: &str) -> (Option<RouterOsVersion>, Option<String>) {
     let (mut version, mut model) = (None, None);
     for line in comments {
         let after = |word: &str| line.split_once(word).map(|(_, rest)| rest.trim_start());
-        if let Some(rest) = after("by RouterOS ").or_else(|| after("routeros@")) {
+        if let Some(rest) = after("RouterOS ").or_else(|| after("routeros@")) {
+            let rest = rest.trim_start_matches('v');
             version = version.or_else(|| RouterOsVersion::parse(rest));
         }
         if let Some(rest) = after("model = ") {

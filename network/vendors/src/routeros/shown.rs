@@ -62,6 +62,26 @@ pub(crate) fn is_export(command: &str) -> bool {
     command.starts_with(['/', '>']) && words.any(|word| word == "export")
 }
 
+/// Whether a text is a script: it has the header of an export, or a line within the menu of switches.
+pub(crate) fn is_script(text: &str) -> bool {
+    text.lines().map(str::trim_start).any(|line| {
+        let is_header = line.starts_with('#') && line.contains(" by RouterOS ");
+        is_header || (line.contains('/') && is_of_switch(line))
+    })
+}
+
+/// Whether a line has a path that begins with `/interface ethernet switch`, which may be shortened.
+fn is_of_switch(line: &str) -> bool {
+    let of_path = |(at, _): (usize, &str)| {
+        let mut words = line[at..].split(['/', ' ']).filter(|word| !word.is_empty());
+        MENU[..3].iter().all(|name| {
+            let word = words.next();
+            word.is_some_and(|word| word.len() >= 2 && name.starts_with(word))
+        })
+    };
+    !line.starts_with('#') && line.match_indices("/in").any(of_path)
+}
+
 /// Takes the facts of one menu; returns whether the menu is known.
 pub(crate) fn take(
     section: &Section<'_>,

@@ -121,21 +121,21 @@ fn fit_rates(intent: &mut Intent, fit: &mut Fit) {
     }
 }
 
-/// `qsfp28-1-3` is a lane of the port whose first lane is `qsfp28-1-1`.
-pub(super) fn first_lane(name: &str) -> String {
-    match name.rsplit_once('-') {
-        Some((module, lane))
-            if module.starts_with("qsfp") && module.contains('-') && is_lane(lane) =>
-        {
-            format!("{module}-1")
-        }
-        _ => name.to_owned(),
-    }
-}
-
-fn is_lane(lane: &str) -> bool {
-    lane.parse::<u8>()
-        .is_ok_and(|lane| (1..=LANES).contains(&lane))
+/// The first of the four lanes that a lane of RouterOS is one port with: `qsfp28-1-1` of `qsfp28-1-3`, and
+/// `qsfp56-dd-1-5` of `qsfp56-dd-1-7`, since a port of eight lanes has two halves.
+pub fn first_lane(name: &str) -> String {
+    let found = name.rsplit_once('-').and_then(|(module, lane)| {
+        let has_lanes = module.starts_with("qsfp") && module.contains('-');
+        let most = if module.starts_with("qsfp56-dd-") {
+            2 * LANES
+        } else {
+            LANES
+        };
+        let lane = lane.parse::<u8>().ok().filter(|lane| *lane > 0)?;
+        let first = (lane - 1) / LANES * LANES + 1;
+        (has_lanes && (1..=most).contains(&lane)).then(|| format!("{module}-{first}"))
+    });
+    found.unwrap_or_else(|| name.to_owned())
 }
 
 /// The interfaces of a port: all lanes, or none of them works.
