@@ -75,7 +75,9 @@ fn fail_on(text: &str) -> Result<FailingFindings, String> {
         .map(FailingFindings::Rule);
     found.ok_or_else(|| match vendors::text::nearest(text, names()) {
         Some(near) => format!("there is no rule of this name; did you mean {near}?"),
-        None => "it is error, warning or the name of a rule, as in docs/gear.md#rules".to_owned(),
+        None => {
+            "it is error, warning or the name of a rule, as in docs/reference/rules.md".to_owned()
+        }
     })
 }
 
@@ -337,7 +339,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
     /// File for the program's verbs calls: posts, completions, and the time between them. A workload of
-    /// `rockery sim` replays it (`replay` in docs/fabric-file.md).
+    /// `rockery sim` replays it (`replay` in docs/reference/fabric-file.md).
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
     /// File for the program's trace: every verbs call, request, completion, event and change of state, with

@@ -105,7 +105,7 @@ pub(crate) enum Command {
     /// Find the usual mistakes in the trace of a program, and name the calls; or explain a rule of doctor.
     ///
     /// Exit status: 0 if there is no mistake, 1 if there are some (docs/trace.md). `rockery explain RULE`
-    /// prints the section of a rule (docs/gear.md#rules).
+    /// prints the section of a rule (docs/reference/rules.md).
     Explain(crate::trace::Explain),
     /// List the devices of this host, and the programs that have them open.
     ///
@@ -146,7 +146,7 @@ pub(crate) enum Command {
     /// Run a network in virtual time, from a fabric file.
     ///
     /// The devices are those that `run` gives programs; the file describes switches, links and workloads
-    /// (docs/fabric-file.md). The same file and seed give the same results.
+    /// (docs/reference/fabric-file.md). The same file and seed give the same results.
     #[command(after_help = SIM_EXAMPLES)]
     Sim(Sim),
     /// Run a fabric file live: unmodified programs on its hosts, its switches and links between them.

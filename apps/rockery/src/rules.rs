@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-const MANUAL: &str = include_str!("../../../docs/gear.md");
+const MANUAL: &str = include_str!("../../../docs/reference/rules.md");
 
 /// The section of a rule, without its heading; `None` for a name that is none.
 fn section(rule: &str) -> Option<&'static str> {
     doctor::RULES.iter().find(|entry| entry.rule == rule)?;
-    let (_, rest) = MANUAL.split_once(&format!("\n#### {rule}\n"))?;
+    let (_, rest) = MANUAL.split_once(&format!("\n### {rule}\n"))?;
     let end = rest.find("\n#").unwrap_or(rest.len());
     Some(rest[..end].trim())
 }

@@ -238,9 +238,9 @@ fn a_host_and_a_switch_are_compared_with_the_fabric_file_and_findings_point_to_t
     );
     let first = &found["findings"][0];
     let rule = first["rule"].as_str().unwrap();
-    assert_eq!(first["link"], format!("docs/gear.md#{rule}"));
-    let manual = fs::read_to_string(repository("docs/gear.md")).unwrap();
-    assert!(manual.contains(&format!("\n#### {rule}\n")), "{rule}");
+    assert_eq!(first["link"], format!("docs/reference/rules.md#{rule}"));
+    let manual = fs::read_to_string(repository("docs/reference/rules.md")).unwrap();
+    assert!(manual.contains(&format!("\n### {rule}\n")), "{rule}");
     assert!(!first["specification"].as_str().unwrap().is_empty());
 }
 

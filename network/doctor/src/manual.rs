@@ -16,7 +16,7 @@ macro_rules! entries {
         /// All rules, in the order of the manual.
         pub const RULES: &[Entry] = &[$(Entry {
             rule: $rule,
-            link: concat!("docs/gear.md#", $rule),
+            link: concat!("docs/reference/rules.md#", $rule),
             specification: $specification,
         },)*];
     };
@@ -205,7 +205,7 @@ fn entry(rule: &str) -> Option<&'static Entry> {
 
 /// The section of a rule in the manual.
 pub(crate) fn link(rule: &str) -> &'static str {
-    entry(rule).map_or("docs/gear.md#rules", |entry| entry.link)
+    entry(rule).map_or("docs/reference/rules.md", |entry| entry.link)
 }
 
 /// The specification of a rule; empty for a rule that is not in the manual.

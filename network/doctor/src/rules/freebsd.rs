@@ -118,7 +118,7 @@ impl Own<'_> {
         let refuses = offers.find(|own| own.value.0 == adapter && !own.value.1);
         if let Some((name, why)) = without {
             let seen = vec![wanted.seen.clone()];
-            let fix = "a card whose driver has functions: the table of drivers in docs/gear.md"
+            let fix = "a card whose driver has functions: the table of drivers in docs/reference/rules.md"
                 .to_owned();
             found.push(self.say(
                 "bsd-driver",

@@ -615,7 +615,7 @@ fn a_planted_fault_is_found_and_nothing_else() {
                 .trim();
             assert!(line.starts_with(&evidence.text), "{evidence}: {line}");
         }
-        assert_eq!(finding.link, format!("docs/gear.md#{rule}"));
+        assert_eq!(finding.link, format!("docs/reference/rules.md#{rule}"));
         assert!(!finding.specification.is_empty(), "{rule}");
         assert!(
             !matches!(finding.consequence, Consequence::NotSimulated(_))

@@ -15,7 +15,7 @@ fn text(path: &str) -> String {
 fn sections(page: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     for line in page.lines() {
-        match (line.strip_prefix("#### "), found.last_mut()) {
+        match (line.strip_prefix("### "), found.last_mut()) {
             (Some(heading), _) => found.push((heading.to_owned(), String::new())),
             (None, Some((_, text))) if !line.starts_with('#') => {
                 *text += &format!("{} ", line.trim())
@@ -28,7 +28,7 @@ fn sections(page: &str) -> Vec<(String, String)> {
 
 #[test]
 fn the_manual_has_a_section_for_each_rule_and_no_other() {
-    let sections = sections(&text("../../docs/gear.md"));
+    let sections = sections(&text("../../docs/reference/rules.md"));
     let rules: Vec<&str> = RULES.iter().map(|entry| entry.rule).collect();
     let headings: Vec<&str> = sections
         .iter()
@@ -42,7 +42,7 @@ fn the_manual_has_a_section_for_each_rule_and_no_other() {
     );
     for (entry, (_, text)) in RULES.iter().zip(&sections) {
         let rule = entry.rule;
-        assert_eq!(entry.link, format!("docs/gear.md#{rule}"));
+        assert_eq!(entry.link, format!("docs/reference/rules.md#{rule}"));
         assert!(
             text.contains(&format!("Specification: {}.", entry.specification)),
             "{rule}: {text}"
@@ -95,7 +95,7 @@ fn the_sources_name_each_rule_and_no_rule_without_a_section() {
     {
         assert!(
             rules.contains(word.as_str()),
-            "{word} has no section in docs/gear.md"
+            "{word} has no section in docs/reference/rules.md"
         );
     }
 }

@@ -302,23 +302,28 @@ fn an_adapter_with_functions_is_a_switch_in_place_of_its_link() {
 fn the_documentation_is_the_schemas() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let schema = format!("{:#}\n", json_schema());
-    let path = format!("{root}/docs/fabric-file.md");
+    let path = format!("{root}/docs/reference/fabric-file.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let mark = "<!-- from here on made of the schema -->\n";
     let (head, tail) = page.split_once(mark).expect("the page has its mark");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, format!("{head}{mark}{}", reference())).unwrap();
-        std::fs::write(format!("{root}/docs/fabric-file.schema.json"), schema).unwrap();
+        std::fs::write(
+            format!("{root}/docs/reference/fabric-file.schema.json"),
+            schema,
+        )
+        .unwrap();
         return;
     }
     let update = "UPDATE_DOCS=1 cargo test -p rockery-fabric-file";
     assert!(
         tail == reference(),
-        "docs/fabric-file.md is not what the fields say: {update}"
+        "docs/reference/fabric-file.md is not what the fields say: {update}"
     );
-    let written = std::fs::read_to_string(format!("{root}/docs/fabric-file.schema.json")).unwrap();
+    let written =
+        std::fs::read_to_string(format!("{root}/docs/reference/fabric-file.schema.json")).unwrap();
     assert!(
         written == schema,
-        "docs/fabric-file.schema.json is not what the fields say: {update}"
+        "docs/reference/fabric-file.schema.json is not what the fields say: {update}"
     );
 }

@@ -1,7 +1,8 @@
 //! The QoS of RouterOS switches (MikroTik, chips with WRED, ECN and PFC; RouterOS 7.17).
 //!
 //! The meaning of each property is from MikroTik's manual, "Quality of Service" for Marvell Prestera chips.
-//! Where the manual leaves something open, comments here and `docs/fabric-file.md` say how it was decided.
+//! Where the manual leaves something open, comments here and `docs/reference/fabric-file.md` say how it was
+//! decided.
 
 use std::collections::BTreeMap;
 

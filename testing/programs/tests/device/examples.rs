@@ -1,4 +1,4 @@
-//! The examples of docs/verbs.md: a lock by atomic operations, shards to a multicast group.
+//! The examples of docs/reference/verbs.md: a lock by atomic operations, shards to a multicast group.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -210,7 +210,7 @@ fn the_site_is_searched_and_follows_screen_and_colours() {
     for page in [
         "index.html",
         "docs/guide/lossless-network.html",
-        "docs/cli.html",
+        "docs/reference/cli.html",
     ] {
         browser
             .load(&format!("{}{page}", server.address))

@@ -9,7 +9,7 @@ pub const LINE_WIDTH_MAX: usize = 110;
 pub const PAGE_WIDTH_MAX: usize = 140;
 
 /// A page that is made of the sentences of the fabric file's schema.
-const GENERATED: &str = "docs/fabric-file.md";
+const GENERATED: &str = "docs/reference/fabric-file.md";
 
 /// Lines of a Rust file. The aim is 300.
 pub const FILE_LINES_MAX: usize = 800;
