@@ -156,3 +156,93 @@ fn write_function_drops(text: &mut Exposition, status: &Status) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::*;
+
+    const BEGINNING: &str = "\
+# Metrics
+
+Here you look up the metrics that rockery serves to Prometheus. The page is made of what is served, by
+`apps/rockery/src/lab/metrics.rs`.
+";
+
+    /// The families of an exposition as rows of a table: name, type and help.
+    fn rows(exposition: &str) -> String {
+        let mut rows = String::new();
+        let lines: Vec<&str> = exposition.lines().collect();
+        for pair in lines.windows(2) {
+            let Some(help) = pair[0].strip_prefix("# HELP ") else {
+                continue;
+            };
+            let (name, help) = help.split_once(' ').expect("a name and its help");
+            let kind = pair[1].rsplit(' ').next().expect("a type");
+            rows += &format!("| `{name}` | {kind} | {help} |\n");
+        }
+        rows
+    }
+
+    /// A lab with a function of an adapter, since only such a lab counts what functions drop.
+    fn lab() -> Status {
+        let function =
+            json!({"of": "h0", "vf": 0, "up": true, "dropped": FunctionDrops::default()});
+        let host = json!({
+            "name": "h0v0", "v4": "", "v6": "", "mac": "", "devices": 0,
+            "counters": HostCounters::default(), "function": function,
+        });
+        let lateness = json!({"packets": 0, "p50_ns": 0, "p99_ns": 0, "p999_ns": 0, "max_ns": 0});
+        let status = json!({
+            "name": "it", "title": "", "process": 1, "now_ns": 0, "slowdown": 1, "lateness": lateness,
+            "shortest_link_ns": 1, "valid": true, "dropped": 0, "pauses": 0, "marked": 0,
+            "hosts": [host], "simulated": 0, "captured": [],
+        });
+        serde_json::from_value(status).expect("a status")
+    }
+
+    fn nvme() -> ::nvme::serve::Report {
+        let report = json!({
+            "at-ns": 0, "connections": 0, "controllers": 0, "ended": {}, "namespaces": [], "queues": [],
+        });
+        serde_json::from_value(report).expect("a report")
+    }
+
+    fn smb() -> ::smb::serve::Report {
+        let none = json!({"requests": 0, "bytes": 0});
+        let report = json!({
+            "smb": "gateway", "at_ns": 0, "refused": 0, "ended": 0, "data_bytes": 0,
+            "unauthenticated_bytes": 0, "read": none, "write": none, "invalidated": 0,
+            "connections": [],
+        });
+        serde_json::from_value(report).expect("a report")
+    }
+
+    /// `UPDATE_DOCS=1 cargo test -p rockery --bin rockery metrics` writes the page.
+    #[test]
+    fn the_page_of_metrics_has_each_family() {
+        let mut page = BEGINNING.to_owned();
+        for (title, served) in [
+            ("`rockery serve nvme`", nvme().to_prometheus()),
+            ("`rockery smb gateway` and `dial`", smb().to_prometheus()),
+            ("`rockery lab metrics`", text(&lab())),
+        ] {
+            let rows = rows(&served);
+            page += &format!("\n## {title}\n\n| metric | type | meaning |\n|---|---|---|\n{rows}");
+        }
+        assert!(
+            page.contains("rockery_lab_function_dropped_total"),
+            "{page}"
+        );
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, &page).expect("the page can be written");
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        let what = "docs/reference/metrics.md is not what is served; UPDATE_DOCS=1 writes it";
+        assert!(page == written, "{what}");
+    }
+}
