@@ -1,4 +1,4 @@
-//! Commands of `docs/reference-documents.md` that measure: the program takes their arguments.
+//! Commands of `docs/reference/experiments.md` that measure: the program takes their arguments.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 #[test]
 fn each_measurement_of_the_table_is_one_that_the_program_takes() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = fs::read_to_string(root.join("docs/reference-documents.md")).unwrap();
+    let page = fs::read_to_string(root.join("docs/reference/experiments.md")).unwrap();
     let commands = page.split('`').skip(1).step_by(2);
     let mut count = 0;
     for command in commands.filter_map(|part| part.strip_prefix("rockery bench ")) {

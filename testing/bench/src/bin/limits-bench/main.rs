@@ -2,9 +2,10 @@
 //!
 //! Machines differ and their speed varies while they work, so what counts are ratios: each figure is
 //! measured several times, each time between two measurements of its limits, and the median ratio is taken.
-//! The results of each kind of processor are kept in `docs/performance`, and `docs/performance.md` shows all
-//! side by side.
+//! The results of each run and kind of processor are kept in `docs/lab-book/bench`. `docs/performance.md` has
+//! the ratios of the last run of each, `docs/lab-book/bench.md` its figures and a drawing.
 
+mod drawing;
 mod measured;
 mod page;
 mod place;
@@ -26,7 +27,7 @@ use crate::place::Place;
 use crate::results::Results;
 use crate::row::Row;
 
-/// Measures rockery beside its limits and peers, and writes docs/performance.md.
+/// Measures rockery beside its limits and peers, and writes docs/performance.md and docs/lab-book/bench.md.
 #[derive(Parser)]
 struct Arguments {
     /// Part of a row's name; other rows are not measured, and the page stays as it is. Can be repeated.
@@ -86,12 +87,8 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let folder = docs.join("performance");
-    results.keep(&folder, is_part)?;
-    Ok(page::write(
-        &docs.join("performance.md"),
-        &page::table(&Results::all(&folder)?),
-    )?)
+    results.keep(&docs.join(page::RESULTS), is_part)?;
+    Ok(page::write_all(&docs)?)
 }
 
 fn is_selected(texts: &[String], name: &str) -> bool {
@@ -126,7 +123,7 @@ fn shown(results: &Results) -> String {
         .map(|row| Some((row, row.against_other()?)))
         .collect::<Option<Vec<_>>>();
     let Some(compared) = compared else {
-        return page::table(std::slice::from_ref(results));
+        return page::figures(std::slice::from_ref(results));
     };
     let mut table = Table::new(1, ["what", "this build", "other build", "this / other", ""]);
     for (row, [other, ratio, verdict]) in compared {

@@ -37,10 +37,24 @@ pub(crate) struct Beside {
 
 /// The median, the lowest and the highest of some repeats.
 #[derive(Clone, Copy)]
-struct Summary {
-    median: f64,
-    low: f64,
-    high: f64,
+pub(crate) struct Summary {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+/// A figure or a ratio beside its goal: a line of the table of ratios.
+pub(crate) struct Held {
+    /// What the figure is divided by; the figure stands alone where there is none.
+    pub(crate) peer: Option<String>,
+    /// Median, lowest and highest of the repeats.
+    pub(crate) summary: Summary,
+    /// The median with its unit.
+    pub(crate) text: String,
+    /// The bound of the repeats, if there is one.
+    pub(crate) goal: Option<Bound>,
+    /// The bound in words, with the unit of a figure; empty if there is none.
+    pub(crate) goal_text: String,
 }
 
 impl Summary {
@@ -121,6 +135,34 @@ impl Measured {
             .chain(ratios)
             .collect::<Vec<_>>()
             .join("; ")
+    }
+
+    /// The figure itself where it has a goal or nothing beside it, and each ratio.
+    pub(crate) fn held(&self) -> Vec<Held> {
+        let stands_alone = self.goal.is_some() || self.limits.is_empty();
+        let figure = stands_alone.then(|| {
+            let summary = Summary::of(&self.figures);
+            let goal_text = |goal: Bound| format!("{} {}", goal.text(), self.unit.symbol);
+            Held {
+                peer: None,
+                summary,
+                text: self.unit.text(summary.median),
+                goal: self.goal,
+                goal_text: self.goal.map(goal_text).unwrap_or_default(),
+            }
+        });
+        let ratio = |beside: &Beside| {
+            let summary = Summary::of_ratios(&self.figures, &beside.limits);
+            Held {
+                peer: Some(beside.name.clone()),
+                summary,
+                text: format!("{:.2}", summary.median),
+                goal: beside.goal,
+                goal_text: beside.goal.map(Bound::text).unwrap_or_default(),
+            }
+        };
+        let ratios = self.limits.iter().map(ratio);
+        figure.into_iter().chain(ratios).collect()
     }
 
     /// The other build's figure, the figure as a multiple of it, and which is better. A difference that is

@@ -26,33 +26,41 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Reads the results of all processors in a folder, in the order of their names.
-    pub(crate) fn all(folder: &Path) -> io::Result<Vec<Self>> {
-        let mut found = BTreeMap::new();
+    /// Reads the last results of each processor in a folder, in the order of the processors' names.
+    pub(crate) fn last(folder: &Path) -> io::Result<Vec<Self>> {
+        let mut paths = Vec::new();
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
-            if path
-                .extension()
-                .is_some_and(|extension| extension == "json")
-            {
-                let results: Self = serde_json::from_str(&fs::read_to_string(&path)?)
-                    .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
-                found.insert(path, results);
+            if path.extension().is_some_and(|it| it == "json") {
+                paths.push(path);
             }
+        }
+        // Names begin with the day.
+        paths.sort();
+        let mut found = BTreeMap::new();
+        for path in paths {
+            let results: Self = serde_json::from_str(&fs::read_to_string(&path)?)
+                .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
+            found.insert(processor_name(&results.machine), results);
         }
         Ok(found.into_values().collect())
     }
 
-    /// Writes the results to the file of their processor. Rows that this run did not measure stay there if
-    /// `is_part`.
+    /// The file of the results, without its extension: the day and the processor.
+    pub(crate) fn file_stem(&self) -> String {
+        format!("{}-{}", self.date, processor_name(&self.machine))
+    }
+
+    /// Writes the results to a file of their own. Rows that this run did not measure are those of the last
+    /// run on this processor if `is_part`.
     pub(crate) fn keep(mut self, folder: &Path, is_part: bool) -> io::Result<()> {
         fs::create_dir_all(folder)?;
-        let path = folder.join(format!("{}.json", file_name(&self.machine)));
-        if let Ok(text) =
-            fs::read_to_string(&path).and_then(|it| Ok(serde_json::from_str::<Self>(&it)?))
-            && is_part
-        {
-            let (fresh, kept) = (std::mem::take(&mut self.rows), text.rows);
+        let path = folder.join(format!("{}.json", self.file_stem()));
+        let mut before = Self::last(folder)?.into_iter();
+        let name = processor_name(&self.machine);
+        let before = before.find(|it| is_part && processor_name(&it.machine) == name);
+        if let Some(before) = before {
+            let (fresh, kept) = (std::mem::take(&mut self.rows), before.rows);
             self.rows = kept;
             for row in fresh {
                 match self.rows.iter_mut().find(|it| it.name == row.name) {
@@ -76,7 +84,7 @@ impl Results {
 }
 
 /// The processor's name in lower case, with dashes for what a file's name should not have.
-fn file_name(machine: &Machine) -> String {
+fn processor_name(machine: &Machine) -> String {
     let words = machine
         .processor
         .split(|letter: char| !letter.is_ascii_alphanumeric());
@@ -107,10 +115,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_processor_has_one_file() {
+    fn a_run_has_one_file() {
         assert_eq!(
-            file_name(&results("Intel(R) Xeon(R) CPU @ 2.10GHz").machine),
-            "intel-r-xeon-r-cpu-2-10ghz"
+            results("Intel(R) Xeon(R) CPU @ 2.10GHz").file_stem(),
+            "2026-11-23-intel-r-xeon-r-cpu-2-10ghz"
         );
         let expected = "AMD EPYC, 2 processors, Linux 6.1; 2026-11-23, medians of 3; a loop of always the \
                         same work took 20.0 ms (-5/+10%)";
@@ -128,11 +136,13 @@ pub(crate) mod tests {
             ..measured()
         };
         let part = Results {
+            date: "2026-11-24".into(),
             rows: vec![named("a ring", &[1.0]), named("a copy", &[2.0])],
             ..whole.clone()
         };
         part.keep(folder.path(), true).expect("a file");
-        let kept = Results::all(folder.path()).expect("results");
+        let kept = Results::last(folder.path()).expect("results");
+        assert_eq!(kept[0].date, "2026-11-24");
         let figures: Vec<_> = kept[0]
             .rows
             .iter()
@@ -143,8 +153,12 @@ pub(crate) mod tests {
         results("Other")
             .keep(folder.path(), false)
             .expect("a second file");
-        assert_eq!(Results::all(folder.path()).expect("results").len(), 2);
-        whole.clone().keep(folder.path(), false).expect("a file");
-        assert_eq!(Results::all(folder.path()).expect("results")[0], whole);
+        assert_eq!(Results::last(folder.path()).expect("results").len(), 2);
+        let later = Results {
+            date: "2026-11-25".into(),
+            ..whole
+        };
+        later.clone().keep(folder.path(), false).expect("a file");
+        assert_eq!(Results::last(folder.path()).expect("results")[0], later);
     }
 }

@@ -83,36 +83,36 @@ impl Figure {
 }
 
 const ONE: Load = Load {
-    name: "4 KiB random read, 1 at once, p50",
+    name: "4 KiB random read, depth 1, p50",
     job: "randread:4k:1",
     fio: "--rw=randread --bs=4k --iodepth=1",
     figure: Figure::P50,
 };
 const TAIL: Load = Load {
-    name: "4 KiB random read, 1 at once, p99",
+    name: "4 KiB random read, depth 1, p99",
     figure: Figure::P99,
     ..ONE
 };
 const MANY: Load = Load {
-    name: "4 KiB random read, 128 at once",
+    name: "4 KiB random read, depth 128",
     job: "randread:4k:128",
     fio: "--rw=randread --bs=4k --iodepth=128",
     figure: Figure::PerSecond,
 };
 const DEEP: Load = Load {
-    name: "4 KiB random read, 32 at once",
+    name: "4 KiB random read, depth 32",
     job: "randread:4k:32",
     fio: "--rw=randread --bs=4k --iodepth=32",
     figure: Figure::PerSecond,
 };
 const LONG: Load = Load {
-    name: "1 MiB read, 8 at once",
+    name: "1 MiB read, depth 8",
     job: "read:1m:8",
     fio: "--rw=read --bs=1m --iodepth=8",
     figure: Figure::Gigabytes,
 };
 const LONG_WRITE: Load = Load {
-    name: "1 MiB write, 8 at once",
+    name: "1 MiB write, depth 8",
     job: "write:1m:8",
     fio: "--rw=write --bs=1m --iodepth=8",
     figure: Figure::Gigabytes,
@@ -219,7 +219,7 @@ fn on_memory(place: &Place, over: &str, which: Load) -> Result<f64, Error> {
 }
 
 fn memory_by_rdma(load: Load) -> Row {
-    let name = format!("NVMe/RDMA on one host, memory disk, {}", load.name);
+    let name = format!("NVMe/RDMA on one host, memory, {}", load.name);
     Row::new(name, load.figure.unit(), move |place| {
         on_memory(place, "rdma", load)
     })
@@ -232,7 +232,7 @@ fn memory_by_rdma(load: Load) -> Row {
 
 /// Beside nbdkit's disk in memory, which fio reads and writes.
 fn memory_by_tcp(load: Load) -> Row {
-    let name = format!("NVMe/TCP, memory disk, {}", load.name);
+    let name = format!("NVMe/TCP, memory, {}", load.name);
     let nbd = move |place: &Place| {
         let (alone, port) = (place.alone()?, NBD_PORT.to_string());
         let _peer = alone.start_plain(&[
@@ -284,7 +284,7 @@ fn file(which: Load) -> Row {
 /// Between two network namespaces, beside perftest's programs. What a host reads the target WRITEs, and what
 /// it writes the target READs.
 fn over_udp(which: Load, program: &'static str) -> Row {
-    let name = format!("NVMe/RDMA over UDP, MTU 9000, memory disk, {}", which.name);
+    let name = format!("NVMe/RDMA over UDP, MTU 9000, memory, {}", which.name);
     let ours = move |place: &Place| {
         let pair = place.jumbo()?;
         let _target = target(place, &pair.left, &format!("--memory {SIZE}"))?;
