@@ -24,7 +24,18 @@ enum Kind {
     Drawing(&'static str),
     /// What `rockery lab graph` draws.
     Graph,
+    /// Bars of the latencies of storage in several runs.
+    Latencies(&'static [Run]),
 }
+
+/// A run with a bar: what stands beside the bar, the file, and its settings.
+struct Run {
+    label: &'static str,
+    file: &'static str,
+    settings: &'static [&'static str],
+}
+
+const TCP: &str = "examples/nvme/tcp.toml";
 
 const PICTURES: &[Picture] = &[
     Picture {
@@ -61,6 +72,40 @@ const PICTURES: &[Picture] = &[
         name: "spraying-recovery",
         arguments: &["examples/spraying/recovery.toml"],
         kind: Kind::Drawing("Goodput"),
+    },
+    Picture {
+        name: "nvme-latency",
+        arguments: &[],
+        kind: Kind::Latencies(&[
+            Run {
+                label: "RDMA",
+                file: "examples/nvme/rdma.toml",
+                settings: &[],
+            },
+            Run {
+                label: "TCP",
+                file: TCP,
+                settings: &[],
+            },
+            Run {
+                label: "TCP, no moderation",
+                file: TCP,
+                settings: &[
+                    "processor.default.moderation=0us",
+                    "processor.initiator.moderation=0us",
+                ],
+            },
+            Run {
+                label: "TCP, no interrupts",
+                file: TCP,
+                settings: &[
+                    "processor.default.moderation=0us",
+                    "processor.initiator.moderation=0us",
+                    "processor.default.interrupt=0us",
+                    "processor.initiator.interrupt=0us",
+                ],
+            },
+        ]),
     },
     Picture {
         name: "infiniband",
@@ -200,6 +245,55 @@ fn alone(head: &str, body: &str) -> String {
     )
 }
 
+/// The mean and the 99th percentile of the storage workload of a run, in microseconds.
+fn latency(run: &Run) -> [f64; 2] {
+    let settings = run.settings.iter().flat_map(|it| ["--set", it]);
+    let arguments: Vec<&str> = [run.file, "--json", "-"]
+        .into_iter()
+        .chain(settings)
+        .collect();
+    let report: serde_json::Value = serde_json::from_str(&simulated(&arguments)).unwrap();
+    let latency = &report["workloads"][0]["latency_us"];
+    ["mean", "p99"].map(|name| latency[name].as_f64().unwrap())
+}
+
+/// A bar for each run, as long as its mean latency, with a line to its 99th percentile.
+fn bars(runs: &[Run]) -> String {
+    const LEFT: f64 = 170.0;
+    const PIXELS: f64 = 4.0;
+    let latencies: Vec<[f64; 2]> = runs.iter().map(latency).collect();
+    let longest = latencies.iter().flatten().copied().fold(0.0, f64::max);
+    let width = PIXELS.mul_add(longest, LEFT + 190.0).ceil();
+    let height = 2 * BORDER + (runs.len() + 1) * 2 * ROW;
+    let mut body = format!(
+        "<text x=\"{LEFT}\" y=\"{}\">a read of 4 KiB, simulated: mean, and a line to p99</text>\n",
+        BORDER + FONT
+    );
+    for (index, (run, [mean, p99])) in runs.iter().zip(&latencies).enumerate() {
+        let top = BORDER + (index + 1) * 2 * ROW;
+        let middle = top + ROW / 2;
+        let ends = [mean, p99].map(|it| PIXELS.mul_add(*it, LEFT));
+        writeln!(
+            body,
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\
+             <rect x=\"{LEFT}\" y=\"{top}\" width=\"{:.1}\" height=\"{ROW}\" fill=\"#4c8bf5\"/>\
+             <line x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{middle}\" y2=\"{middle}\" stroke=\"#9aa4b2\" \
+             stroke-width=\"2\"/><text x=\"{:.1}\" y=\"{}\">{mean:.1} us, p99 {p99:.1} us</text>",
+            LEFT - 10.0,
+            top + FONT,
+            escaped(run.label),
+            PIXELS * mean,
+            ends[0],
+            ends[1],
+            ends[1] + 8.0,
+            top + FONT
+        )
+        .unwrap();
+    }
+    let head = format!("viewBox=\"0 0 {width} {height}\" role=\"img\"");
+    alone(&head, &body).replace("font: 11px", "font: 14px")
+}
+
 impl Picture {
     fn made(&self) -> String {
         match self.kind {
@@ -210,6 +304,7 @@ impl Picture {
                 terminal(&command, &lines)
             }
             Kind::Drawing(label) => drawing(self.arguments, label),
+            Kind::Latencies(runs) => bars(runs),
             Kind::Graph => {
                 printed(&[&["lab", "graph", "--format", "svg"], self.arguments].concat())
             }
