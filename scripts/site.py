@@ -23,6 +23,7 @@ MDBOOK = "0.5.4"
 # Its features: search, and neither a server nor a watch for changes.
 FEATURES = ["--no-default-features", "--features", "search"]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+DECISION = re.compile(r"\[([^]]+)\]\((decisions/[^)]+)\)")
 TRY = re.compile(r"^<!-- try(?:: (\S+))? -->$", re.MULTILINE)
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 # What browsers show as it is; other files of the repository get the extension of a text.
@@ -51,12 +52,23 @@ class Pages:
 
     def __init__(self, folder):
         self.folder = folder
-        summary = (ROOT / "docs/SUMMARY.md").read_text()
+        summary = self.with_decisions((ROOT / "docs/SUMMARY.md").read_text())
         self.chapters = {self.path("docs/SUMMARY.md", target) for target in LINK.findall(summary)}
         summary = LINK.sub(lambda link: f"]({self.path('docs/SUMMARY.md', link[1])})", summary)
         self.write("SUMMARY.md", summary)
         for chapter in sorted(self.chapters):
             self.write(chapter, self.page(chapter))
+
+    @staticmethod
+    def with_decisions(summary):
+        """The list with a page for each decision below their index: docs/design/decisions.md lists them."""
+        index = "design/decisions.md"
+        pages = DECISION.findall((ROOT / "docs" / index).read_text())
+        below = "".join(f"  - [{title}](design/{page})\n" for title, page in pages)
+        first, line, rest = summary.partition(f"]({index})\n")
+        if not (pages and line):
+            sys.exit(f"site: docs/SUMMARY.md does not list {index}, or it lists no decision")
+        return first + line + below + rest
 
     @staticmethod
     def path(page, target):

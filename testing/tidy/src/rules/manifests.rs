@@ -3,7 +3,7 @@
 use crate::rules::arrows::{WINGS, Wing, Workspace};
 use crate::{File, Finding, Tree};
 
-const DECISIONS: &str = "docs/design/decisions.md";
+const REASONS: &str = "docs/design/dependencies.md";
 /// A workspace of its own, since the fuzzers are built with other flags.
 const FUZZERS: &str = "testing/fuzz/";
 const LOCK_SOURCE: &str = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
@@ -60,18 +60,18 @@ pub fn crates_are_uniform(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Every dependency has a reason in the decisions page.
+/// Every dependency has a reason in the page of dependencies.
 pub fn dependencies_have_a_reason(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
-    let reasons = tree.file(DECISIONS).map_or("", |file| &file.text);
+    let reasons = tree.file(REASONS).map_or("", |file| &file.text);
     let without = workspace
         .foreign
         .iter()
         .filter(|name| !reasons.contains(&format!("`{name}`")));
     without
         .map(|name| Finding {
-            path: DECISIONS.to_owned(),
+            path: REASONS.to_owned(),
             line: 0,
-            what: format!("say under Dependencies what `{name}` saves us"),
+            what: format!("say what `{name}` saves us"),
         })
         .collect()
 }
@@ -131,7 +131,7 @@ mod tests {
             foreign: vec!["a".to_owned(), "b".to_owned()],
             ..Workspace::default()
         };
-        let tree = Tree::of(&[(DECISIONS, "- `a`: because.")]);
+        let tree = Tree::of(&[(REASONS, "- `a`: because.")]);
         let findings = dependencies_have_a_reason(&tree, &workspace);
         assert_eq!(findings.len(), 1);
         assert!(findings[0].what.contains("`b`"));
