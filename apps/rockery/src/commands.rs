@@ -160,7 +160,7 @@ pub(crate) enum Command {
     Ib(crate::ib::Ib),
     /// Write the configurations of real switches and hosts that a fabric file describes.
     ///
-    /// Nothing is applied to a device. Without --out and --diff, configurations are printed (docs/gear.md).
+    /// Nothing is applied to a device. Without --out and --diff, configurations are printed (docs/plan.md).
     #[command(after_help = PLAN_EXAMPLES)]
     Plan(Plan),
     /// Show and change the functions (SR-IOV) of a fabric file's adapters, in the words of `ip link`.
@@ -169,7 +169,8 @@ pub(crate) enum Command {
     /// Find what is wrong with RDMA on this host, on other hosts, and on switches.
     ///
     /// Reads facts, changes nothing, and needs no root. A fact that was not seen is unknown, and no rule
-    /// judges it. Exit status: 0 nothing is wrong, 1 findings, 2 something could not be read (docs/gear.md).
+    /// judges it. Exit status: 0 nothing is wrong, 1 findings, 2 something could not be read
+    /// (docs/doctor.md).
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(Doctor),
     /// Say whether RDMA programs run on this machine, and what else on it would interfere.

@@ -1,5 +1,5 @@
-//! The table of `docs/reference-documents.md`: each page exists, each command is one that rockery takes, and
-//! what is not covered has a reason.
+//! The table of `docs/reference/experiments.md`: each page exists, each command is one that rockery takes,
+//! and what is not covered has a reason.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PAGE: &str = "docs/reference-documents.md";
+const PAGE: &str = "docs/reference/experiments.md";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -124,7 +124,7 @@ fn each_item_of_each_document_has_a_row_with_a_place_or_a_reason() {
 fn each_page_of_the_table_exists_with_its_section() {
     for row in sections().values().flatten() {
         for (page, at) in row.links() {
-            let text = fs::read_to_string(root().join("docs").join(page));
+            let text = fs::read_to_string(root().join("docs/reference").join(page));
             let text = text.unwrap_or_else(|error| panic!("{page}: {error}"));
             let headings = text.lines().filter(|line| line.starts_with('#'));
             let mut anchors = headings.map(|line| anchor(line.trim_start_matches('#').trim()));

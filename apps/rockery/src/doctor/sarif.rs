@@ -39,7 +39,7 @@ fn driver() -> Value {
     let own = RULES
         .iter()
         .map(|entry| rule(entry.rule, entry.specification, entry.link));
-    let link = "docs/gear.md#every-line-counts";
+    let link = "docs/doctor.md#every-line-counts";
     let lines = [
         (
             NOT_UNDERSTOOD,

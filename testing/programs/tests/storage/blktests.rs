@@ -1,6 +1,6 @@
 //! The cases of blktests' nvme group on our target, under their numbers. blktests creates its targets with
 //! nvmet in the same kernel; here the target is another process, which is configured through its control
-//! socket in place of configfs. docs/testing.md lists the cases that are missing, with the reasons.
+//! socket in place of configfs. docs/design/test-methods.md lists the cases that are missing.
 
 use std::fmt::Write as _;
 
