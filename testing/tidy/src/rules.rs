@@ -7,6 +7,7 @@ pub mod cycles;
 pub mod environment;
 pub mod licences;
 pub mod manifests;
+pub mod pages;
 pub mod parameters;
 pub mod paths;
 pub mod printing;

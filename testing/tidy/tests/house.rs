@@ -2,7 +2,7 @@
 
 use tidy::rules::arrows::{self, Workspace};
 use tidy::rules::{
-    claims, comments, cycles, environment, licences, manifests, parameters, paths, printing,
+    claims, comments, cycles, environment, licences, manifests, pages, parameters, paths, printing,
     sans_io, size, types, unsafe_code, words,
 };
 use tidy::{Finding, Tree};
@@ -52,6 +52,10 @@ rules! {
     documentation_comments_are_sentences: comments::short;
     a_type_name_has_one_meaning: types::with_several_meanings;
     lines_of_the_documentation_fit: size::page_width;
+    pages_are_short: pages::length;
+    pages_begin_with_what_a_reader_can_do: pages::beginning;
+    pages_for_users_tell_no_history: pages::history;
+    decisions_are_in_their_index: pages::decisions_in_the_index;
 }
 
 fn tree() -> Tree {

@@ -1,7 +1,7 @@
 //! Statements of the documentation that the code can contradict.
 
 use super::arrows::{WINGS, Workspace};
-use crate::{Finding, Tree};
+use crate::{File, Finding, Tree};
 
 const ARCHITECTURE: &str = "docs/design/architecture.md";
 const FUZZING: &str = "testing/fuzz/README.md";
@@ -103,13 +103,20 @@ pub fn fuzz_targets(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
+/// Each page there is in the index of decisions; the list of the site has the index.
+const DECISIONS: &str = "docs/design/decisions/";
+
 /// Pages of the documentation that the list of the site does not have.
 pub fn pages_in_the_summary(tree: &Tree) -> Vec<Finding> {
     let list = tree.file(SUMMARY).map_or("", |file| file.text.as_str());
     let pages = tree.with_extension(&["md"]);
     let named = pages.filter_map(|page| Some((page, page.path.strip_prefix("docs/")?)));
-    let missing =
-        named.filter(|(page, name)| page.path != SUMMARY && !list.contains(&format!("]({name})")));
+    let is_listed = |page: &File, name: &str| {
+        page.path == SUMMARY
+            || page.path.starts_with(DECISIONS)
+            || list.contains(&format!("]({name})"))
+    };
+    let missing = named.filter(|(page, name)| !is_listed(page, name));
     missing
         .map(|(page, _)| page.finding(0, format!("{SUMMARY} does not list it")))
         .collect()
