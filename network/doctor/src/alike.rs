@@ -1,26 +1,28 @@
 //! Findings that differ in their place alone, as one with all places: for pages that people read.
 
-use crate::{Consequence, Finding};
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Finding;
 
 /// Places that are named; of more the number.
 const PLACES_MAX: usize = 8;
 
 /// Lines of evidence of one finding at most: the first show what the others would.
-const SEEN_MAX: usize = 8;
+const SEEN_MAX: usize = 3;
 
 /// Makes one finding of those that say the same of several places: all places, the evidence of each, and each
 /// fix once.
 pub fn alike(found: &[Finding]) -> Vec<Finding> {
     let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    let mut known: BTreeMap<(&str, &str, String), usize> = BTreeMap::new();
     for finding in found {
-        let is_alike = |known: &&mut Vec<&Finding>| {
-            known.first().is_some_and(|known| {
-                known.rule == finding.rule
-                    && known.what == finding.what
-                    && is_same(&known.consequence, &finding.consequence)
-            })
-        };
-        match groups.iter_mut().find(is_alike) {
+        let says = (
+            finding.rule,
+            finding.what.as_str(),
+            finding.consequence.to_string(),
+        );
+        let index = *known.entry(says).or_insert(groups.len());
+        match groups.get_mut(index) {
             Some(group) => group.push(finding),
             None => groups.push(vec![finding]),
         }
@@ -28,35 +30,22 @@ pub fn alike(found: &[Finding]) -> Vec<Finding> {
     groups.iter().filter_map(|group| merged(group)).collect()
 }
 
-/// Whether two consequences read the same.
-fn is_same(one: &Consequence, other: &Consequence) -> bool {
-    one == other || one.to_string() == other.to_string()
-}
-
 fn merged(group: &[&Finding]) -> Option<Finding> {
     let mut all = (*group.first()?).clone();
     if group.len() == 1 {
         return Some(all);
     }
-    let mut places: Vec<&str> = Vec::new();
-    let mut fixes: Vec<&str> = Vec::new();
+    let lines = group.iter().flat_map(|finding| finding.fix.lines());
+    let fixes: Vec<&str> = each_once(lines).collect();
+    let places = group.iter().map(|finding| finding.place.as_str());
+    let mut places: Vec<&str> = each_once(places).collect();
     all.evidence.clear();
-    for finding in group {
-        if !places.contains(&finding.place.as_str()) {
-            places.push(&finding.place);
+    for seen in group.iter().flat_map(|finding| &finding.evidence) {
+        if all.evidence.len() == SEEN_MAX {
+            break;
         }
-        for line in finding
-            .fix
-            .lines()
-            .filter(|line| !fixes.contains(line))
-            .collect::<Vec<_>>()
-        {
-            fixes.push(line);
-        }
-        for seen in &finding.evidence {
-            if all.evidence.len() < SEEN_MAX && !all.evidence.contains(seen) {
-                all.evidence.push(seen.clone());
-            }
+        if !all.evidence.contains(seen) {
+            all.evidence.push(seen.clone());
         }
     }
     let more = places.len().saturating_sub(PLACES_MAX);
@@ -69,9 +58,16 @@ fn merged(group: &[&Finding]) -> Option<Finding> {
     Some(all)
 }
 
+/// The first of equal texts, in their order.
+fn each_once<'a>(texts: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
+    let mut known = BTreeSet::new();
+    texts.filter(move |text| known.insert(*text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Consequence;
     use vendors::facts::Evidence;
 
     fn finding(place: &str, what: &str, fix: &str) -> Finding {

@@ -6,6 +6,7 @@
 mod alike;
 mod attach;
 pub mod collect;
+mod configuration_text;
 pub mod cost_simulation;
 mod finding;
 mod from_fabric;
@@ -21,6 +22,7 @@ mod two_paths;
 
 pub use alike::alike;
 pub use attach::{attach_host, plan_switch};
+pub use configuration_text::{ConfigurationText, Line};
 pub use finding::{Consequence, Finding, Severity};
 pub use from_fabric::{SourceError, class_weights, host_intent};
 pub use judged::{Judged, judged_host, judged_switch};

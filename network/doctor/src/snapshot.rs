@@ -8,17 +8,18 @@ use vendors::switch_facts::Shown;
 use vendors::text::ReadError;
 use vendors::{Area, Dialect, Imported, Intent, NotUnderstood, PathSpread};
 
+use crate::configuration_text::ConfigurationText;
 use crate::marks::Marks;
 
 /// A switch, as its configuration and its outputs describe it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct SwitchFacts {
     /// The name of the file.
     pub file: String,
     /// The system of the switch.
     pub dialect: Dialect,
-    /// The text of the configuration, for evidence.
-    pub text: String,
+    /// The text of the file, for evidence.
+    pub text: ConfigurationText,
     /// Ports that are configured alike; none where no configuration was seen.
     pub groups: Vec<Intent>,
     /// Facts from the outputs of its commands.
@@ -31,6 +32,8 @@ pub struct SwitchFacts {
     pub left: Vec<NotUnderstood>,
     /// Settings that are understood and that no rule judges, each with the reason.
     pub not_judged: Vec<NotUnderstood>,
+    /// The configuration as the simulator reads it, of systems whose files it takes.
+    pub imported: Option<Imported>,
     /// Bytes of the pools that arriving packets are charged to, and of the chip's memory, where the
     /// configuration has them.
     pub pools: Option<(u64, Option<u64>)>,
@@ -169,6 +172,18 @@ fn without_ports(file: &str) -> NotUnderstood {
     }
 }
 
+/// What is said of a configuration beside outputs of a system that is known.
+fn of_no_system(file: &str) -> NotUnderstood {
+    let why = "the configuration is of no system that is known, and is not read";
+    NotUnderstood {
+        file: file.to_owned(),
+        line: 1,
+        why: why.to_owned(),
+        ports: Vec::new(),
+        areas: Vec::new(),
+    }
+}
+
 /// The configuration as the simulator reads it, of systems whose files it takes.
 fn imported(
     detected: Option<Dialect>,
@@ -219,14 +234,7 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
             read.groups
         }
         (None, Some(_)) => {
-            let what = "the configuration is of no system that is known, and is not read";
-            left.push(NotUnderstood {
-                file: file.to_owned(),
-                line: 1,
-                why: what.to_owned(),
-                ports: Vec::new(),
-                areas: Vec::new(),
-            });
+            left.push(of_no_system(file));
             Vec::new()
         }
         (_, None) => Vec::new(),
@@ -246,17 +254,21 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
     };
     let pools = imported.as_ref().and_then(Imported::pools);
     let version = imported.as_ref().and_then(Imported::version);
-    let not_judged = imported.map_or_else(Vec::new, |imported| imported.not_simulated().to_vec());
+    let not_judged = imported.as_ref().map(Imported::not_simulated);
+    let not_judged = not_judged.map_or_else(Vec::new, <[_]>::to_vec);
+    let ports = groups.iter().flat_map(|group| &group.ports);
+    let ports = ports.map(|port| port.name.as_str());
     Ok(SwitchFacts {
         file: file.to_owned(),
         dialect,
-        text: text.to_owned(),
+        text: ConfigurationText::new(text.to_owned(), ports),
         groups,
         shown,
         planned: None,
         marks,
         left,
         not_judged,
+        imported,
         pools,
         version,
     })

@@ -1,7 +1,7 @@
 //! Configurations of the industry's usual form: commands, and below them commands that are indented.
 
 use crate::outcome::Outcomes;
-use crate::text::{Line, ReadError, lines, number};
+use crate::text::{Line, PORTS_OF_TEXT_MAX, ReadError, lines, number};
 
 /// A command and the commands below it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -104,9 +104,6 @@ pub(crate) fn interfaces(text: &str) -> Vec<String> {
 
 /// Interfaces of one command at most.
 const PORTS_MAX: usize = 1024;
-
-/// Interfaces of one text at most: some times those of the largest chassis.
-const PORTS_OF_TEXT_MAX: usize = 16_384;
 
 /// Whether a text may have these interfaces besides those that were read. If not, the command of the block is
 /// not understood.

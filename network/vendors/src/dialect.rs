@@ -6,7 +6,7 @@ use crate::intent::{Fit, Intent, Note, Port};
 use crate::outcome::{Area, NotUnderstood, Outcomes};
 use crate::path_spread::PathSpread;
 use crate::remedy::Remedy;
-use crate::text::{ReadError, shortened};
+use crate::text::{ReadError, check_ports, shortened};
 pub use crate::version::Version;
 use crate::{eos, esxi, freebsd, junos, linux, mlnx, nvue, nxos, os10, routeros, sonic, windows};
 
@@ -418,6 +418,7 @@ impl Dialect {
             line: error.line.clamp(1, last),
             ..error
         })?;
+        check_ports(file, by_port.len())?;
         Ok(Configuration::new(by_port, outcomes))
     }
 

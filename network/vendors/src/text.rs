@@ -47,6 +47,24 @@ impl<'a> Line<'a> {
     }
 }
 
+/// Interfaces of one text at most: some times those of the largest chassis.
+pub const PORTS_OF_TEXT_MAX: usize = 16_384;
+
+/// Refuses a configuration of more ports than a switch has, before each of them is examined.
+///
+/// # Errors
+/// More than [`PORTS_OF_TEXT_MAX`] ports.
+pub(crate) fn check_ports(file: &str, ports: usize) -> Result<(), ReadError> {
+    if ports <= PORTS_OF_TEXT_MAX {
+        return Ok(());
+    }
+    let what = format!(
+        "the file has {ports} ports, and no switch has more than {PORTS_OF_TEXT_MAX}: give the \
+         configuration of one switch"
+    );
+    Err(ReadError::new(file, 1, what))
+}
+
 /// A text as lines. Lines that are empty are left out, and so are comments: lines whose first character is
 /// one of `comment`.
 ///

@@ -1,6 +1,6 @@
 //! Switches that spread packets of one flow over several paths, and adapters that take them in order only.
 
-use super::switch::One;
+use super::switch::{One, evidence_of_all};
 use super::{
     Adapter, Finding, Found, HostFacts, Marks, SwitchFacts, gbps, is_of_interest, place_of_adapter,
 };
@@ -57,12 +57,7 @@ fn spraying(switch: &SwitchFacts) -> Option<Evidence> {
     if let Some(shown) = in_operation.find(|sprays| sprays.value) {
         return Some(shown.seen.clone());
     }
-    let one = One {
-        switch,
-        intent: configured(switch)?,
-        marks: Marks::default(),
-    };
-    Some(one.evidence(NEEDLES))
+    configured(switch).map(|_| evidence_of_all(switch, NEEDLES))
 }
 
 /// The first ports at which packets are to be sprayed.
@@ -105,7 +100,7 @@ fn not_in_operation(switch: &SwitchFacts, found: &mut Vec<Finding>) {
         consequence,
         fix.to_owned(),
     );
-    finding.evidence.push(one.evidence(NEEDLES));
+    finding.evidence.push(evidence_of_all(switch, NEEDLES));
     found.push(finding);
 }
 
@@ -221,7 +216,7 @@ fn against_file(switch: &SwitchFacts, found: &mut Vec<Finding>) {
     found.push(one.say(
         "fabric-paths",
         what,
-        one.evidence(NEEDLES),
+        evidence_of_all(switch, NEEDLES),
         consequence,
         fix,
     ));

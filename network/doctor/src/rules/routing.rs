@@ -33,7 +33,7 @@ pub(super) fn check(hosts: &[HostFacts], switch: &SwitchFacts, found: &mut Vec<F
     if switch.dialect != Dialect::RouterOs {
         return;
     }
-    let (subnets, is_offloaded) = subnets(&switch.text);
+    let (subnets, is_offloaded) = subnets(switch.text.as_str());
     let of_adapters = hosts.iter().flat_map(|host| {
         let own = host
             .adapters

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use vendors::{Imported, LossyClass};
+use vendors::LossyClass;
 
 use super::{Consequence, Evidence, Finding, SwitchFacts, cost};
+use crate::configuration_text::Line;
 use crate::cost_simulation::Case;
 use crate::marks::Marks;
 use vendors::intent::{ECN_DEFAULT, Port, Schedule};
@@ -187,7 +188,7 @@ impl One<'_> {
 
     /// PFC is off.
     fn pfc_off(&self) -> Finding {
-        let needles = ["pfc", "priority-flow-control", "no-drop", "pause"];
+        let needles = ["priority-flow-control", "pfc", "no-drop", "pause"];
         let seen = self.evidence(&needles);
         let (what, consequence, fix) = match self.class().zip(self.marks.dscp) {
             Some((class, dscp)) => (
@@ -250,19 +251,10 @@ impl One<'_> {
         self.say(rule, what, seen, consequence, fix)
     }
 
-    /// The first line that contains one of the words, in the order of the words.
+    /// The line that shows a setting of these ports best, by words that it has, the best one first.
     pub(super) fn evidence(&self, needles: &[&str]) -> Evidence {
-        let lines = || (1..).zip(self.switch.text.lines());
-        let found = needles
-            .iter()
-            .find_map(|needle| lines().find(|(_, line)| line.contains(needle)));
-        let (line, text) = found.or_else(|| lines().next()).unwrap_or((1, ""));
-        let text = text.trim().chars().take(100).collect();
-        Evidence {
-            file: self.switch.file.clone(),
-            line,
-            text,
-        }
+        let ports = self.intent.ports.iter().map(|port| port.name.as_str());
+        quote(self.switch, self.switch.text.line_about(ports, needles))
     }
 
     pub(super) fn fix_map(&self, dscp: u8, class: u8) -> String {
@@ -281,8 +273,7 @@ impl One<'_> {
         if self.switch.dialect != Dialect::RouterOs {
             return None;
         }
-        let imported =
-            Imported::read(false, &[(&self.switch.file, self.switch.text.clone())]).ok()?;
+        let imported = self.switch.imported.as_ref()?;
         let port = &self.intent.ports.first()?.name;
         let lossless = self.intent.pfc_send;
         let lossy = LossyClass {
@@ -416,7 +407,7 @@ impl One<'_> {
         // RouterOS scripts that do not set the MTU do not show it.
         let said = ["mtu", "MTU"]
             .iter()
-            .any(|word| self.switch.text.contains(word));
+            .any(|word| self.switch.text.as_str().contains(word));
         if said && self.intent.mtu < MTU_NEEDED && self.intent.unknown(Area::Mtu).is_none() {
             let fits = [2048, 1024, 512]
                 .into_iter()
@@ -436,7 +427,19 @@ impl One<'_> {
     }
 }
 
-/// Lanes of one port of RouterOS that are configured differently: then none of them has the setting.
+/// The line that shows a setting of the whole switch best.
+pub(super) fn evidence_of_all(switch: &SwitchFacts, needles: &[&str]) -> Evidence {
+    quote(switch, switch.text.line_about_all(needles))
+}
+
+fn quote(switch: &SwitchFacts, line: Line<'_>) -> Evidence {
+    Evidence {
+        file: switch.file.clone(),
+        line: line.number,
+        text: line.text.trim().chars().take(100).collect(),
+    }
+}
+
 /// The first version of RouterOS with PFC and ECN on switch chips.
 const PFC_SINCE: (u32, u32) = (7, 15);
 
@@ -445,7 +448,7 @@ fn old_version(switch: &SwitchFacts, found: &mut Vec<Finding>) {
     let Some((major, minor)) = switch.version.filter(|version| *version < PFC_SINCE) else {
         return;
     };
-    let lines = || (1..).zip(switch.text.lines());
+    let lines = || (1..).zip(switch.text.as_str().lines());
     let head = lines().find(|(_, line)| line.contains("RouterOS"));
     let (line, text) = head.unwrap_or((1, ""));
     let evidence = Evidence {
@@ -471,6 +474,7 @@ fn old_version(switch: &SwitchFacts, found: &mut Vec<Finding>) {
     found.push(finding);
 }
 
+/// Lanes of one port of RouterOS that are configured differently: then none of them has the setting.
 fn lanes(switch: &SwitchFacts, marks: Marks, found: &mut Vec<Finding>) {
     if switch.dialect != Dialect::RouterOs {
         return;
@@ -504,7 +508,7 @@ fn lanes(switch: &SwitchFacts, marks: Marks, found: &mut Vec<Finding>) {
             marks,
         };
         let module = first.trim_end_matches(|letter: char| letter.is_ascii_digit());
-        let number = first[module.len()..].parse::<u8>().unwrap_or(1);
+        let number = first[module.len()..].parse::<u8>().map_or(1, u32::from);
         let what = format!("the lanes of port {first} are configured differently");
         let fix = format!(
             "the same for {module}{number}, {module}{}, {module}{} and {module}{}",

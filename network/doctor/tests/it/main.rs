@@ -16,6 +16,7 @@ mod lab;
 mod limits;
 mod manual;
 mod plans;
+mod quoted;
 mod round_trips;
 mod sites;
 mod spraying;

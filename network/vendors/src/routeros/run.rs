@@ -11,7 +11,7 @@ use super::{
 };
 use crate::import_error::ImportError;
 use crate::outcome::{NotUnderstood, Outcomes};
-use crate::text::ReadError;
+use crate::text::{ReadError, check_ports};
 
 const QOS: &str = "interface ethernet switch qos";
 
@@ -54,6 +54,7 @@ impl RouterOsConfig {
     pub(crate) fn expect(&mut self, file: &str, text: &str) -> Result<(), ImportError> {
         let script = script(file, text).map_err(refused)?;
         self.know_ports(&script);
+        check_ports(file, self.ports.len()).map_err(refused)?;
         self.version = self.version.or(script.version);
         Ok(())
     }
@@ -66,6 +67,7 @@ impl RouterOsConfig {
     ) -> Result<Outcomes, ReadError> {
         let script = script(file, text)?;
         self.know_ports(&script);
+        check_ports(file, self.ports.len())?;
         let Script {
             commands,
             mut outcomes,

@@ -7,6 +7,7 @@ mod adaptive;
 mod config;
 mod entries;
 mod group;
+mod key_lines;
 mod lookup;
 mod pools;
 mod print;

@@ -7,6 +7,7 @@ use super::lookup::Lookup;
 use super::tables::{Documents, TABLES, is_irrelevant, text_of};
 use crate::import_error::ImportError;
 use crate::outcome::{Area, NotUnderstood};
+use crate::text::check_ports;
 use fabric::config::{CLASSES, Limit, QueueConfig, Red, RedAt, Shaper, Weigh};
 use fabric::{Rate, Span};
 use serde_json::{Map, Value};
@@ -221,6 +222,7 @@ impl<'a> Reader<'a> {
         names.extend(ranged.map(str::to_owned));
         names.sort_by_key(|name| (name.len(), name.clone()));
         names.dedup();
+        check_ports("", names.len()).map_err(|error| self.wrong(&["PORT"], error.what, None))?;
         let ports = names.into_iter().map(|name| {
             let port = self.port(&name);
             (name, port)

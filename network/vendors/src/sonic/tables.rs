@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value};
 
+use super::key_lines::KeyLines;
 use crate::import_error::ImportError;
 
 /// Tables of QoS that are supported.
@@ -196,7 +197,7 @@ pub(super) fn text_of(value: &Value) -> Option<String> {
 /// A JSON file with tables of one switch.
 struct Document<'a> {
     name: &'a str,
-    text: &'a str,
+    lines: KeyLines<'a>,
     /// Its tables; whether its keys are those of Redis.
     root: Map<String, Value>,
     is_flat: bool,
@@ -256,9 +257,9 @@ impl<'a> Documents<'a> {
                     .into_iter()
                     .chain(rest.iter().copied())
                     .collect();
-                line_of(document.text, &keys)
+                document.lines.line_of(&keys)
             }
-            _ => line_of(document.text, path),
+            _ => document.lines.line_of(path),
         };
         (document.name, line)
     }
@@ -281,7 +282,7 @@ impl<'a> Document<'a> {
         let root = if is_flat { nested(root) } else { root };
         Ok(Self {
             name,
-            text,
+            lines: KeyLines::of(text),
             root,
             is_flat,
         })
@@ -305,43 +306,4 @@ fn nested(flat: Map<String, Value>) -> Map<String, Value> {
         }
     }
     root
-}
-
-/// The line on which the keys of a path stand, one inside the other, from 1. Keys are looked for in their
-/// order, at the depth that they must have.
-fn line_of(text: &str, path: &[&str]) -> usize {
-    let (mut depth, mut line, mut found) = (0_usize, 1_usize, 1_usize);
-    let mut next = 0;
-    let mut letters = text.char_indices().peekable();
-    while let Some((at, letter)) = letters.next() {
-        match letter {
-            '\n' => line += 1,
-            '{' | '[' => depth += 1,
-            '}' | ']' => depth = depth.saturating_sub(1),
-            '"' => {
-                let mut escaped = false;
-                let mut end = at + 1;
-                for (index, inner) in letters.by_ref() {
-                    end = index;
-                    if inner == '"' && !escaped {
-                        break;
-                    }
-                    escaped = inner == '\\' && !escaped;
-                }
-                let is_key = text[end..]
-                    .trim_start_matches('"')
-                    .trim_start()
-                    .starts_with(':');
-                if is_key && depth == next + 1 && path.get(next) == text.get(at + 1..end).as_ref() {
-                    found = line;
-                    next += 1;
-                    if next == path.len() {
-                        return found;
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    found
 }
