@@ -9,7 +9,8 @@ pub enum LabError {
     #[error(
         "this machine allows no user namespaces ({0}), which hosts of a lab are made of: set \
          user.max_user_namespaces above 0, and where AppArmor restricts them (Ubuntu 24.04) \
-         kernel.apparmor_restrict_unprivileged_userns=0; `rockery sim` works without them"
+         kernel.apparmor_restrict_unprivileged_userns=0; in a chroot there are none, so use a container; \
+         `rockery sim` works without them"
     )]
     UserNamespaces(#[source] io::Error),
     /// A host could not be made.

@@ -42,8 +42,8 @@ pub(crate) struct Spaces {
     pub(crate) interfaces: Option<OwnedFd>,
 }
 
-/// Makes the namespaces of a host, in the PID namespace of the lab. Returns them, and a warning if TCP does
-/// not work.
+/// Makes the namespaces of a host, in the PID namespace of the lab. Returns them, and a warning if TCP or
+/// names of hosts do not work.
 pub(crate) fn make(
     host: &LiveHost,
     hosts: &[LiveHost],
@@ -126,8 +126,10 @@ fn named(what: &str) -> impl Fn(io::Error) -> String {
 fn set_up(host: &LiveHost, hosts: &[LiveHost]) -> Result<(Vec<OwnedFd>, Option<String>), String> {
     namespace::own_host_namespaces().map_err(named("namespaces"))?;
     namespace::set_host_name(&host.name).map_err(named("host name"))?;
-    mounts(host, hosts)?;
-    let made = interfaces(host)?;
+    let without_names = mounts(host, hosts)?;
+    let mut made = interfaces(host)?;
+    let warnings = without_names.into_iter().chain(made.warning.take());
+    let warning = warnings.reduce(|one, other| format!("{one}; {other}"));
     let open = |name: &str| {
         let path = format!("/proc/self/ns/{name}");
         fs::File::open(&path)
@@ -139,10 +141,11 @@ fn set_up(host: &LiveHost, hosts: &[LiveHost]) -> Result<(Vec<OwnedFd>, Option<S
     fds.push(listen(link::management::NAME).map_err(named("socket for device files"))?);
     fds.extend(made.tap);
     fds.extend(made.socket);
-    Ok((fds, made.warning))
+    Ok((fds, warning))
 }
 
-fn mounts(host: &LiveHost, hosts: &[LiveHost]) -> Result<(), String> {
+/// Mounts what is a host's own. Returns a warning if names of hosts do not work.
+fn mounts(host: &LiveHost, hosts: &[LiveHost]) -> Result<Option<String>, String> {
     let none = Path::new("none");
     namespace::mount(none, Path::new("/"), Mount::Private).map_err(named("mounts"))?;
     // Where a sandbox covers parts of /proc, the kernel refuses another one. Programs then see the processes
@@ -165,10 +168,13 @@ fn mounts(host: &LiveHost, hosts: &[LiveHost]) -> Result<(), String> {
     let names = folder.join("hosts");
     fs::write(&names, text).map_err(named("names of hosts"))?;
     let target = Path::new("/etc/hosts");
-    if target.exists() {
-        namespace::mount(&names, target, Mount::Bind).map_err(named("/etc/hosts"))?;
+    if !target.exists() {
+        let what = "this machine has no /etc/hosts, in whose place a lab has the names of its hosts: \
+                    programs know hosts by their addresses alone until there is one (touch /etc/hosts)";
+        return Ok(Some(what.to_owned()));
     }
-    Ok(())
+    namespace::mount(&names, target, Mount::Bind).map_err(named("/etc/hosts"))?;
+    Ok(None)
 }
 
 /// The interface of a host.

@@ -58,6 +58,30 @@ fn tcp_of_the_kernel_crosses_the_same_switch() {
     );
 }
 
+/// A root that debootstrap has made has no /etc/hosts, over which a lab mounts the names of its hosts.
+#[test]
+fn a_lab_says_that_names_do_not_work_without_a_file_of_them() {
+    let said = script(
+        r#"
+        set -e
+        unshare -rm sh -ec '
+            mount -t tmpfs none /etc
+            $R lab up -d $F/lab.toml 2>&1
+            $R lab exec server -- grep -c sender0 /etc/hosts 2>&1 || echo "no names"
+            touch /etc/hosts
+            $R lab down
+            $R lab up -d $F/lab.toml 2>&1
+            echo "names: $($R lab exec server -- grep -c sender0 /etc/hosts)"
+            $R lab down'
+        "#,
+    );
+    assert_eq!(said.matches("touch /etc/hosts").count(), 1, "{said}");
+    assert!(
+        said.contains("no names") && said.contains("names: 2"),
+        "{said}"
+    );
+}
+
 #[test]
 fn nothing_is_left_of_a_killed_lab() {
     let said = script(
