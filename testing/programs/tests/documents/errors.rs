@@ -26,7 +26,7 @@ fn output_of(script: &str) -> String {
 }
 
 /// Scripts, and the message that they lead to. `client` is behind a server of the same program.
-const SITUATIONS: [(&str, &str); 13] = [
+const SITUATIONS: [(&str, &str); 14] = [
     (
         "ibv_devinfo",
         "Failed to get IB devices list: Function not implemented",
@@ -69,6 +69,10 @@ const SITUATIONS: [(&str, &str); 13] = [
         "run -- ib_send_bw & sleep 1; run --fault 'completion: status RNR_RETRY_EXC_ERR nth 3' -- ib_send_bw \
          localhost",
         "Failed status 13",
+    ),
+    (
+        "run -- ib_send_bw no-such-host.invalid",
+        "Problem in resolving basic address and port",
     ),
     (
         "run --fault 'reg_mr: fail ENOMEM' -- ibv_rc_pingpong -g 1",
