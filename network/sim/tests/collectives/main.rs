@@ -5,6 +5,7 @@ mod closed_forms;
 mod conservation;
 mod invariants;
 mod mistakes;
+mod nccl;
 mod outcomes;
 
 use fabric_file::Document;

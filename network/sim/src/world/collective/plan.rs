@@ -198,8 +198,16 @@ impl Cut {
         round_up(chunk.div_ceil(slices)).max(whole / SLICE_PART_MIN)
     }
 
-    /// Slices of a chunk of so many bytes.
+    /// Slices of a chunk of so many bytes. Those for which a short one has no data are sent without any, as
+    /// NCCL does.
     pub fn slices_of(&self, chunk: u64) -> u32 {
+        match self.slices_with_data(chunk) {
+            0 => 0,
+            slices => slices.max(self.slices),
+        }
+    }
+
+    fn slices_with_data(&self, chunk: u64) -> u32 {
         if chunk == 0 {
             return 0;
         }
@@ -208,7 +216,7 @@ impl Cut {
 
     /// Bytes of the messages of all slices of a chunk.
     pub fn all_bytes(&self, chunk: u64) -> u64 {
-        let Some(last) = self.slices_of(chunk).checked_sub(1) else {
+        let Some(last) = self.slices_with_data(chunk).checked_sub(1) else {
             return 0;
         };
         let whole = u64::from(self.message_bytes(chunk, 0));
@@ -253,9 +261,13 @@ mod tests {
         assert_eq!(cut(131_072), [65_536, 65_536]);
         // No slice is shorter than 32 KiB, but for the last.
         assert_eq!(cut(40_000), [32_768, 7_232]);
-        assert_eq!(cut(100), [100]);
+        assert_eq!(cut(100), [100, 0]);
         assert_eq!(cut(0), [] as [u32; 0]);
         assert_eq!(cut(5 << 19), [1 << 20, 1 << 20, 1 << 19]);
+        for chunk in [0, 1, 100, 40_000, 131_072, 2 << 20, 5 << 19] {
+            let bytes: u32 = cut(chunk).iter().sum();
+            assert_eq!([SIMPLE.all_bytes(chunk), u64::from(bytes)], [chunk; 2]);
+        }
     }
 
     #[test]
