@@ -22,8 +22,8 @@ mod waits;
 
 pub use build::port_reports;
 pub use collective::{
-    CollectiveReport, LegReport, PathReport, collective_columns, collective_sweep_rows,
-    collectives_csv,
+    CollectiveLink, CollectiveReport, LegReport, PathReport, collective_columns,
+    collective_sweep_rows, collectives_csv,
 };
 pub use csv::{flows_csv, hops_csv, ports_csv};
 pub use hops::{PortShare, port_shares, slowest};

@@ -7,7 +7,7 @@ pub use check::ScenarioError;
 
 use check::check;
 
-use super::collective::{OF_WORKER, Worker};
+use super::collective::{JobsByPacket, OF_WORKER, Worker};
 use super::events::{Events, Nodes};
 use super::hops::Trace;
 use super::host::{Attachment, BUFFER_ADDRESS, Host, HostObjects, Kind, Receiving, gid};
@@ -264,6 +264,9 @@ impl<'a> WorldBuilder<'a> {
             .map(|(number, flow)| (number, (flow.from, flow.forgery)))
             .collect();
         let forgeries = Arc::new(forgeries);
+        let plan = self.scenario.collectives.as_ref().filter(|_| watch.hops);
+        let jobs_by_packet =
+            plan.map(|plan| Arc::new(JobsByPacket::new(plan, &self.scenario.hosts)));
         let local_lanes: Arc<[u32]> = match self.local_delay() {
             Some(_) => (self.lanes..).take(self.host_at.len()).collect(),
             None => Arc::default(),
@@ -283,7 +286,7 @@ impl<'a> WorldBuilder<'a> {
                 ),
                 LinkRecords {
                     captured_max: watch.captured_max,
-                    trace: self.trace(table),
+                    trace: self.trace(table, jobs_by_packet.clone()),
                     local_lanes: local_lanes.clone(),
                 },
                 *seed,
@@ -349,7 +352,11 @@ impl<'a> WorldBuilder<'a> {
     }
 
     /// The trace that records where data waits, if the scenario watches hops.
-    fn trace(&self, table: &[LinkDirection]) -> Option<Box<Trace>> {
+    fn trace(
+        &self,
+        table: &[LinkDirection],
+        jobs: Option<Arc<JobsByPacket>>,
+    ) -> Option<Box<Trace>> {
         let links = self.scenario.topology.links();
         let hosts = self.host_rates();
         let rate = |(lane, info): (usize, &LinkDirection)| {
@@ -362,7 +369,7 @@ impl<'a> WorldBuilder<'a> {
         self.scenario
             .watch
             .hops
-            .then(|| Box::new(Trace::new(table, rates())))
+            .then(|| Box::new(Trace::new(table, rates(), jobs)))
     }
 
     /// Hosts with the same configuration share it.

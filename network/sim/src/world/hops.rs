@@ -1,12 +1,14 @@
 //! Where each flow's data waits, is marked, paused and lost, port by port. Only if the scenario watches hops:
 //! every packet then takes the slower path over its links.
 
+use super::collective::{JobLink, JobsByPacket};
 use super::link_direction::{Content, LinkDirection};
 use super::results::FlowHop;
 use fabric::config::CLASSES;
 use fabric::lanes::DELIMITER_BYTES;
 use fabric::{Egress, FRAME_OVERHEAD_BYTES, Packet, PacketId, Rate, Span, Time};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// Pauses of one queue that are remembered: those before them were over before anything waits that now does.
 const PAUSES_KEPT: usize = 4096;
@@ -53,11 +55,20 @@ pub(super) struct Trace {
     rates: Vec<Rate>,
     /// The lane of each link's directions: twice the link, and the direction.
     lanes: Vec<u32>,
+    /// The jobs of collectives' packets, if there are collectives; the last packet of each flow and direction
+    /// here, and what jobs sent, by job and lane.
+    jobs: Option<Arc<JobsByPacket>>,
+    last_packets: BTreeMap<(u32, bool), u64>,
+    job_links: BTreeMap<(u32, u32), JobLink>,
 }
 
 impl Trace {
     /// `rates`: speed of the port that sends, by lane.
-    pub(super) fn new(table: &[LinkDirection], rates: Vec<Rate>) -> Self {
+    pub(super) fn new(
+        table: &[LinkDirection],
+        rates: Vec<Rate>,
+        jobs: Option<Arc<JobsByPacket>>,
+    ) -> Self {
         let used = (0_u32..).zip(table).filter(|(_, info)| info.is_used());
         let place = |info: &LinkDirection| 2 * info.link as usize + usize::from(info.direction);
         let mut lanes = Vec::new();
@@ -73,6 +84,9 @@ impl Trace {
             pauses: BTreeMap::new(),
             rates,
             lanes,
+            jobs,
+            last_packets: BTreeMap::new(),
+            job_links: BTreeMap::new(),
         }
     }
 
@@ -136,6 +150,24 @@ impl Trace {
         hop.waited_ps += waited;
         hop.waited_max_ps = hop.waited_max_ps.max(waited);
         hop.paused_ps += paused;
+        self.add_to_job(lane, length, content, info);
+    }
+
+    /// Counts a packet for the job that sends it.
+    fn add_to_job(&mut self, lane: u32, length: u32, content: &Content, info: &LinkDirection) {
+        let Some(jobs) = &self.jobs else { return };
+        let psn = content.headers.psn;
+        let job = jobs.job_of(content.flow, content.from, psn, &mut self.last_packets);
+        let Some(job) = job else { return };
+        let sum = self.job_links.entry((job, lane)).or_default();
+        (sum.link, sum.direction) = (info.link, info.direction);
+        sum.packets += 1;
+        sum.bytes += u64::from(length);
+    }
+
+    /// What each job sent over each link.
+    pub(super) fn job_links(&self) -> impl Iterator<Item = (u32, JobLink)> + '_ {
+        self.job_links.iter().map(|((job, _), link)| (*job, *link))
     }
 
     /// A packet is on its way, and arrives at `at`.
@@ -254,7 +286,7 @@ mod tests {
 
     #[test]
     fn pauses_count_from_when_to_when_they_were() {
-        let mut trace = Trace::new(&[], Vec::new());
+        let mut trace = Trace::new(&[], Vec::new(), None);
         let changes = [(100, 0, 150), (200, 50, 300), (230, 80, 0), (500, 80, 900)];
         let queue = changes.map(|(at, before_ps, until)| Change {
             at: Time(at),

@@ -49,7 +49,7 @@ pub use collective::plan::{
     CollectivePlan, CollectiveWork, Cut, Job, LocalLinks, LocalPipe, Pipe, RankGroup,
 };
 pub use collective::schedule::{Extent, Peers, Piece, Schedule, Stage, StrandId, turns};
-pub use collective::{JobRank, JobResult, Leg, LegKind, Need, RankState, StrandWait};
+pub use collective::{JobLink, JobRank, JobResult, Leg, LegKind, Need, RankState, StrandWait};
 pub use defaults::{Lossless, lossless_switches};
 pub use host::Receiving;
 pub use lanes::{LinkLanes, SubnetSetup};
@@ -545,9 +545,20 @@ impl World {
                 workers[job as usize].push((worker, part));
             }
         }
-        workers
+        let mut links = vec![Vec::new(); self.jobs];
+        let traces = self
+            .parts
             .iter()
-            .map(|of_job| collective::job_result(of_job))
+            .filter_map(|part| part.links.trace.as_deref());
+        for (job, link) in traces.flat_map(hops::Trace::job_links) {
+            links[job as usize].push(link);
+        }
+        let with_links = workers.iter().zip(links);
+        with_links
+            .map(|(of_job, mut links)| {
+                links.sort_unstable_by_key(|link: &JobLink| (link.link, link.direction));
+                collective::job_result(of_job, links)
+            })
             .collect()
     }
 

@@ -1,7 +1,7 @@
 //! What reports say: bandwidths, critical paths, and why something is stuck.
 
-use super::{Ran, run};
-use sim::report::{PathReport, Severity};
+use super::{Ran, experiment, run};
+use sim::report::{PathReport, Report, Severity};
 
 const STAR: &str = r#"
 topology = { kind = "star", hosts = 8, rate = "100Gb/s", delay = "500ns" }
@@ -232,4 +232,61 @@ fn the_end_of_the_run_is_a_note() {
         .iter()
         .find(|it| it.seen.contains("it did not end"));
     assert_eq!(finding.unwrap().severity, Severity::Note);
+}
+
+/// What each collective sends over each link, exactly: payload, headers, and records.
+#[test]
+fn bytes_of_links_are_those_of_the_collectives_that_use_them() {
+    let text = "[[collective]]\nname = \"first\"\nkind = \"all-reduce\"\nbytes = \"8MiB\"\nrepeat = 2\n\
+                chunk = \"256KiB\"\nslices = 1\n\
+                [[collective]]\nname = \"second\"\nkind = \"broadcast\"\nbytes = \"1MiB\"\n\
+                [[transfer]]\nname = \"third\"\nfrom = \"h1\"\nto = \"h2\"\nbytes = \"64KiB\"\n";
+    let of = |threads: u32| {
+        let mut experiment = experiment(&format!("{STAR}{text}")).unwrap();
+        experiment.scenario.watch.hops = true;
+        experiment.scenario.threads = threads;
+        let ran = experiment.run(&mut |_| true).unwrap();
+        Report::new(&experiment, &ran.results, ran.partial)
+    };
+    let report = of(1);
+    let links = |name: &str| {
+        let one = report
+            .collectives
+            .iter()
+            .find(|one| one.name == name)
+            .unwrap();
+        let by_port = one
+            .links
+            .iter()
+            .map(|link| (link.port.as_str(), (link.packets, link.bytes)));
+        by_port.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    // In each repetition 14 parts of 1 MiB, which are four messages each, and a record for each message.
+    let (data, records) = (2 * 14 * 256, 2 * 14 * 4);
+    let message = |payload: u64, messages: u64| payload + messages * (16 + 4);
+    let bytes = message(data * 4096, records) + data * 62 + records * (60 + 16 + 4 + 62);
+    let first = links("first");
+    assert_eq!(first.len(), 16, "both directions of eight links: {first:?}");
+    for (port, sent) in first {
+        assert_eq!(sent, (data + records, bytes), "{port}");
+    }
+    // A chain: the last rank sends records alone, and the first rank gets nothing else.
+    let second = links("second");
+    let (data, records) = (256, 2);
+    let record_bytes = records * (60 + 16 + 4 + 62);
+    let data_bytes = message(data * 4096, records) + data * 62;
+    assert_eq!(second["h0"], (data, data_bytes));
+    assert_eq!(second["h3"], (data + records, data_bytes + record_bytes));
+    assert_eq!(second["h7"], (records, record_bytes));
+    let third = links("third");
+    assert_eq!(
+        third.keys().copied().collect::<Vec<_>>(),
+        ["h1", "h2", "s0:1", "s0:2"]
+    );
+    assert_eq!(of(3), report, "threads");
+    let text = sim::report::table(&report);
+    assert!(
+        text.contains("links of second: h1 → s0:1 1.02MiB"),
+        "{text}"
+    );
 }

@@ -2,7 +2,7 @@
 
 use crate::experiment::FLOWS_MAX;
 use crate::world::{
-    CollectivePlan, Extent, Flow, Forgery, IoLimits, LocalPipe, Pipe, Schedule, Stage, StrandId,
+    CollectivePlan, Flow, Forgery, IoLimits, LocalPipe, Pipe, Schedule, StrandId,
     Transfer,
 };
 use fabric::Time;
@@ -116,40 +116,32 @@ pub(super) fn pipes(plan: &CollectivePlan) -> Result<UsedPipes, u32> {
             if all_stages > STAGES_MAX || found.len() > FLOWS_MAX {
                 return Err(number);
             }
-            // All rounds but the last are alike.
-            let last = extent.rounds.saturating_sub(1);
-            for (round, times) in [(0, last), (last, 1)] {
-                if times == 0 || extent.rounds == 0 {
-                    continue;
-                }
-                for stage in stages(&schedule, id, extent, round) {
-                    let slices = schedule.slices(&stage)[1];
-                    let messages = u64::from(slices) * u64::from(times);
-                    let bytes = job.cut.message_bytes(stage.sent.bytes, 0);
-                    let sent = job.cut.all_bytes(stage.sent.bytes) * u64::from(times);
-                    for to in stage.send.ranks().iter().filter(|_| slices > 0) {
-                        let key = PipeKey {
-                            group: job.group,
-                            channel: id.channel,
-                            from: id.rank,
-                            to: *to,
-                        };
-                        let sum =
-                            &mut job_bytes[number as usize][usize::from(is_local(plan, &key))];
-                        *sum = sum.saturating_add(sent);
-                        let pipe = found.entry(key).or_insert(UsedPipe {
-                            key,
-                            messages: 0,
-                            all_messages: 0,
-                            message_bytes: 1,
-                            credit: 1,
-                        });
-                        pipe.messages = pipe.messages.saturating_add(messages);
-                        let all = messages.saturating_mul(u64::from(job.repeat));
-                        pipe.all_messages = pipe.all_messages.saturating_add(all);
-                        pipe.message_bytes = pipe.message_bytes.max(bytes);
-                        pipe.credit = pipe.credit.max(job.cut.credit);
-                    }
+            for (stage, times) in schedule.stages(id) {
+                let slices = schedule.slices(&stage)[1];
+                let messages = u64::from(slices) * u64::from(times);
+                let bytes = job.cut.message_bytes(stage.sent.bytes, 0);
+                let sent = job.cut.all_bytes(stage.sent.bytes) * u64::from(times);
+                for to in stage.send.ranks().iter().filter(|_| slices > 0) {
+                    let key = PipeKey {
+                        group: job.group,
+                        channel: id.channel,
+                        from: id.rank,
+                        to: *to,
+                    };
+                    let sum = &mut job_bytes[number as usize][usize::from(is_local(plan, &key))];
+                    *sum = sum.saturating_add(sent);
+                    let pipe = found.entry(key).or_insert(UsedPipe {
+                        key,
+                        messages: 0,
+                        all_messages: 0,
+                        message_bytes: 1,
+                        credit: 1,
+                    });
+                    pipe.messages = pipe.messages.saturating_add(messages);
+                    let all = messages.saturating_mul(u64::from(job.repeat));
+                    pipe.all_messages = pipe.all_messages.saturating_add(all);
+                    pipe.message_bytes = pipe.message_bytes.max(bytes);
+                    pipe.credit = pipe.credit.max(job.cut.credit);
                 }
             }
         }
@@ -167,13 +159,4 @@ pub(super) fn pipes(plan: &CollectivePlan) -> Result<UsedPipes, u32> {
 fn is_local(plan: &CollectivePlan, key: &PipeKey) -> bool {
     let within = plan.groups[key.group as usize].per_server;
     key.from / within == key.to / within
-}
-
-fn stages(
-    schedule: &Schedule<'_>,
-    id: StrandId,
-    extent: Extent,
-    round: u32,
-) -> impl Iterator<Item = Stage> {
-    (0..extent.stages).map(move |stage| schedule.stage(id, round, stage))
 }

@@ -13,7 +13,7 @@ pub(super) use text::collectives;
 
 use super::units::us;
 use crate::experiment::{Experiment, NamedJob, kind_name};
-use crate::world::{JobRank, JobResult, RankState, Results};
+use crate::world::{JobLink, JobRank, JobResult, RankState, Results};
 use fabric_file::schema::CollectiveKind;
 use path::Splitter;
 use serde::{Deserialize, Serialize};
@@ -63,6 +63,22 @@ pub struct CollectiveReport {
     /// Why it did not end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck: Option<String>,
+    /// What it sent over each link in all repetitions, records included, if hops were requested.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<CollectiveLink>,
+}
+
+/// What a collective sent in one direction of a link. Acknowledgements are left out.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CollectiveLink {
+    /// The port that sends.
+    pub port: String,
+    /// The port at the other end.
+    pub to: String,
+    /// Packets, those that were sent again included.
+    pub packets: u64,
+    /// Bytes of these, headers included.
+    pub bytes: u64,
 }
 
 /// The reports of all of them, in the order of the file.
@@ -105,9 +121,28 @@ pub(super) fn reports(experiment: &Experiment, results: &Results) -> Vec<Collect
             busbw_bytes_per_s: algbw.map(|algbw| algbw * factor),
             path: splitter.path(&result.path),
             stuck: stuck::why(experiment, results, named.job),
+            links: links(experiment, &result.links),
         })
     };
     experiment.collectives.iter().filter_map(one).collect()
+}
+
+fn links(experiment: &Experiment, links: &[JobLink]) -> Vec<CollectiveLink> {
+    let network = &experiment.network;
+    let named = |one: &JobLink| {
+        let ends = network.topology.links().get(one.link as usize)?.ends;
+        let (from, to) = match one.direction {
+            0 => (ends[0], ends[1]),
+            _ => (ends[1], ends[0]),
+        };
+        Some(CollectiveLink {
+            port: network.port_name(from),
+            to: network.port_name(to),
+            packets: one.packets,
+            bytes: one.bytes,
+        })
+    };
+    links.iter().filter_map(named).collect()
 }
 
 /// Whether the data consists of the ranks' parts.

@@ -2,13 +2,16 @@
 
 use super::super::Report;
 use super::super::layout::{Rows, size, time};
-use super::{CollectiveReport, PathReport};
+use super::{CollectiveLink, CollectiveReport, PathReport};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Collectives that are listed at most, and stretches of a critical path.
 const SHOWN: usize = 32;
 const PAIRS_SHOWN: usize = 4;
+
+/// Links that are listed for a collective at most.
+const LINKS_SHOWN: usize = 4;
 
 /// The table of collectives, and what each waited for.
 pub(in crate::report) fn collectives(report: &Report) -> String {
@@ -51,6 +54,7 @@ pub(in crate::report) fn collectives(report: &Report) -> String {
         if let Some(path) = &one.path {
             text += &critical(&one.name, path);
         }
+        text += &busiest(one);
         if let Some(stuck) = &one.stuck {
             let _ = writeln!(text, "  {} did not end: {stuck}", one.name);
         }
@@ -64,6 +68,24 @@ pub(super) fn operation(one: &CollectiveReport) -> String {
         true => one.kind.clone(),
         false => format!("{} {}", one.algorithm, one.kind),
     }
+}
+
+/// The links that a collective sent most over.
+fn busiest(one: &CollectiveReport) -> String {
+    let mut links: Vec<&CollectiveLink> = one.links.iter().collect();
+    links.sort_by_key(|link| std::cmp::Reverse(link.bytes));
+    let shown = links.iter().take(LINKS_SHOWN);
+    let shown =
+        shown.map(|link| format!("{} → {} {}", link.port, link.to, size(link.bytes as f64)));
+    let shown: Vec<String> = shown.collect();
+    if shown.is_empty() {
+        return String::new();
+    }
+    let more = match links.len().saturating_sub(LINKS_SHOWN) {
+        0 => String::new(),
+        more => format!(", … {more} more"),
+    };
+    format!("  links of {}: {}{more}\n", one.name, shown.join(", "))
 }
 
 /// What a repetition waited for, and the pairs of hosts that took longest.

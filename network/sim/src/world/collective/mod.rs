@@ -15,6 +15,7 @@ mod local;
 mod log;
 mod message;
 mod outcome;
+mod packets;
 mod pipe;
 pub(super) mod plan;
 pub(super) mod schedule;
@@ -22,10 +23,11 @@ mod strand;
 mod worker;
 
 pub use critical::{Leg, LegKind};
-pub use outcome::{JobRank, JobResult, Need, RankState, StrandWait};
+pub use outcome::{JobLink, JobRank, JobResult, Need, RankState, StrandWait};
 
 pub(super) use message::LocalMessage;
 pub(super) use outcome::job_result;
+pub(super) use packets::JobsByPacket;
 pub(super) use pipe::PipeEnd;
 pub(super) use worker::Worker;
 

@@ -13,6 +13,21 @@ pub struct JobResult {
     /// What its last repetition waited for, from its end back to its begin; empty where it did not end, or
     /// where too much was sent to be recorded.
     pub path: Vec<Leg>,
+    /// What it sent over each link, if the scenario watches hops ([`super::super::Watch::hops`]).
+    pub links: Vec<JobLink>,
+}
+
+/// The data and records of a job in one direction of a link, acknowledgements left out.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct JobLink {
+    /// Link in the topology.
+    pub link: u32,
+    /// Direction in the link: 0 from its first end, 1 from its second.
+    pub direction: u8,
+    /// Packets, those that were sent again included.
+    pub packets: u64,
+    /// Bytes of these, headers included.
+    pub bytes: u64,
 }
 
 impl JobResult {
@@ -104,7 +119,7 @@ impl JobRank {
 }
 
 /// The result of a job, given the workers of its ranks and the number of its part at each.
-pub(in crate::world) fn job_result(workers: &[(&Worker, usize)]) -> JobResult {
+pub(in crate::world) fn job_result(workers: &[(&Worker, usize)], links: Vec<JobLink>) -> JobResult {
     let ranks: Vec<JobRank> = workers
         .iter()
         .map(|(worker, part)| JobRank::of(worker, *part as u32))
@@ -115,7 +130,7 @@ pub(in crate::world) fn job_result(workers: &[(&Worker, usize)]) -> JobResult {
     } else {
         Vec::new()
     };
-    JobResult { ranks, path }
+    JobResult { ranks, path, links }
 }
 
 impl Worker {

@@ -223,6 +223,18 @@ impl Cut {
         whole * u64::from(last) + u64::from(self.message_bytes(chunk, last))
     }
 
+    /// Packets of the messages of all slices of a chunk.
+    pub(super) fn packets(&self, chunk: u64, mtu: u32) -> u64 {
+        let slices = u64::from(self.slices_of(chunk));
+        let Some(last) = self.slices_with_data(chunk).checked_sub(1) else {
+            return 0;
+        };
+        let packets = |slice: u32| self.message_bytes(chunk, slice).div_ceil(mtu.max(1)).max(1);
+        let whole = u64::from(packets(0)) * u64::from(last);
+        let empty = slices - u64::from(last) - 1;
+        whole + u64::from(packets(last)) + empty
+    }
+
     /// Bytes of the message that is the slice of this number.
     pub fn message_bytes(&self, chunk: u64, slice: u32) -> u32 {
         let each = self.slice_bytes(chunk);
@@ -267,6 +279,8 @@ mod tests {
         for chunk in [0, 1, 100, 40_000, 131_072, 2 << 20, 5 << 19] {
             let bytes: u32 = cut(chunk).iter().sum();
             assert_eq!([SIMPLE.all_bytes(chunk), u64::from(bytes)], [chunk; 2]);
+            let packets: u32 = cut(chunk).iter().map(|it| it.div_ceil(1000).max(1)).sum();
+            assert_eq!(SIMPLE.packets(chunk, 1000), u64::from(packets), "{chunk}");
         }
     }
 

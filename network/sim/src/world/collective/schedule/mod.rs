@@ -158,6 +158,17 @@ impl<'a> Schedule<'a> {
         }
     }
 
+    /// All stages of a strand, each with how often it is gone through: all rounds but the last are alike.
+    pub fn stages(&self, id: StrandId) -> impl Iterator<Item = (Stage, u32)> {
+        let (extent, schedule) = (self.extent(id), *self);
+        let last = extent.rounds.saturating_sub(1);
+        let rounds = [(0, last), (last, extent.rounds.min(1))];
+        let rounds = rounds.into_iter().filter(|(_, times)| *times > 0);
+        rounds.flat_map(move |(round, times)| {
+            (0..extent.stages).map(move |stage| (schedule.stage(id, round, stage), times))
+        })
+    }
+
     /// Slices that a stage receives and sends, from and to each of its peers.
     pub fn slices(&self, stage: &Stage) -> [u32; 2] {
         let of = |peers: &Peers, piece: Piece| match peers.is_empty() {
