@@ -339,6 +339,16 @@ impl Egress {
             && (self.paused | self.shaped) >> class & 1 == 0
     }
 
+    /// Whether a packet of one of these classes, one bit each, could leave at once, with nothing before it
+    /// but what is paused.
+    #[inline]
+    pub fn is_open(&self, classes: u8, now: Time) -> bool {
+        let stopped = self.paused | self.shaped;
+        self.busy_until <= now + self.commitment
+            && self.announce | (self.occupied & !stopped) == 0
+            && classes & !stopped != 0
+    }
+
     /// Puts a packet into a class, and appends it to that queue.
     pub fn enqueue(&mut self, id: PacketId, class: u8, packets: &mut Packets) {
         packets[id].put_into_class(class);

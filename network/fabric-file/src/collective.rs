@@ -25,6 +25,10 @@ pub struct GroupTable {
     pub ranks_per_server: u32,
     /// What joins the ranks of a server.
     pub local: LocalTable,
+    /// DSCP of its data, in place of that of the sender's adapter, as for a workload.
+    pub dscp: Option<u8>,
+    /// Priority of its data within the adapter, in place of that of the sender's adapter, as for a workload.
+    pub priority: Option<u8>,
 }
 
 /// What joins the ranks of a server, such as NVLink: from each rank to each other one. No packets are on it,
@@ -187,6 +191,8 @@ impl Default for GroupTable {
             hosts: alloc::vec!["*".to_owned()],
             ranks_per_server: 1,
             local: LocalTable::default(),
+            dscp: None,
+            priority: None,
         }
     }
 }

@@ -56,7 +56,8 @@ pub struct Workload {
     /// lines lengths are uniformly distributed.
     pub sizes_file: Option<String>,
     /// A file that lists transfers, one a line below a head: `from,to,bytes,start_ns`. Each has a queue pair
-    /// of its own, and begins so many nanoseconds after `start`. Besides, only `operation` has an effect.
+    /// of its own, and begins so many nanoseconds after `start`. Besides, only `operation`, `start`, `dscp`
+    /// and `priority` have an effect.
     pub flows: Option<String>,
     /// A record of verbs calls (`rockery run --record`): each queue pair that the
     /// recorded program posted to becomes one between each pair of hosts, and posts the same requests.
@@ -66,6 +67,13 @@ pub struct Workload {
     /// its peer. Otherwise requests wait for completions alone.
     #[serde(default = "yes")]
     pub gaps: bool,
+    /// DSCP of its data, in place of that of the sender's adapter. Acknowledgements have it too, where the
+    /// receiver's adapter gives them that of its data.
+    pub dscp: Option<u8>,
+    /// Priority of its data within the adapter, in place of that of the sender's adapter: its queue, and the
+    /// pause frames that stop it. Queue pairs of an adapter take turns, whatever their priority; one whose
+    /// priority is paused lets the others go first. Tagged frames have it as their priority code point.
+    pub priority: Option<u8>,
     /// A host whose GID replaces the source GID in packets of `from`. Functions with `spoof-check` drop such
     /// packets.
     pub source_gid: Option<String>,

@@ -28,6 +28,12 @@ const WITHOUT_EFFECT: &[(&str, &str, &str)] = &[
         "no host has nic = \"x\"",
     ),
     (
+        "[nic.default]\nlink-layer = \"infiniband\"\n\
+         [[workload]]\nfrom = [\"h1\"]\nto = [\"h2\"]\npriority = 4",
+        "workload.0.priority",
+        "packets of InfiniBand have the adapter's service-level",
+    ),
+    (
         "[qos.deep]\nbuffer = \"64MiB\"",
         "qos.deep.buffer",
         "no switch has qos = \"deep\"",

@@ -1,6 +1,7 @@
 //! A table of the fabric file: the hosts that it names, and mistakes in its fields.
 
 use super::FLOWS_MAX;
+use crate::world::FlowMarks;
 use fabric_file::{Document, FileError, Mistake, Network};
 
 /// A table of a file, such as `workload[0]`.
@@ -21,6 +22,26 @@ impl FileTable<'_> {
     ) -> FileError {
         let field = format!("{}.{field}", self.path);
         self.document.mistake(mistake, &field, what, instead)
+    }
+
+    /// The marks that a table gives its packets. Those of InfiniBand have the service level of their adapter.
+    pub(super) fn marks(
+        &self,
+        network: &Network,
+        dscp: Option<u8>,
+        class: Option<u8>,
+    ) -> Result<FlowMarks, FileError> {
+        for (field, value, most) in [("dscp", dscp, 63), ("priority", class, 7)] {
+            if let Some(more) = value.filter(|value| *value > most) {
+                let what = format!("{more} is more than {most}");
+                let instead = format!("0 to {most}");
+                return Err(self.mistake(Mistake::Value, field, what, &instead));
+            }
+        }
+        Ok(match network.infiniband {
+            Some(_) => FlowMarks::default(),
+            None => FlowMarks { class, dscp },
+        })
     }
 
     /// The hosts that the patterns of a field match.

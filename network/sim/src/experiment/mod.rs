@@ -104,6 +104,8 @@ impl Experiment {
             if let Some(recorded) = recorded {
                 made = replay::apply(document, &field, made, &recorded, &network, &mut traces)?;
             }
+            let marks = table.marks(&network, workload.dscp, workload.priority)?;
+            made.iter_mut().for_each(|flow| flow.marks = marks);
             flows.extend(made);
             check_count(document, &field, flows.len())?;
             workloads.push(

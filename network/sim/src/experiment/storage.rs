@@ -1,7 +1,7 @@
 //! The pairs of hosts and targets that use storage.
 
 use super::file_table::FileTable;
-use crate::world::{DEPTH_MAX, Flow, Forgery, IoLimits, Transfer};
+use crate::world::{DEPTH_MAX, Flow, FlowMarks, Forgery, IoLimits, Transfer};
 use fabric::{Span, Time};
 use fabric_file::hosts::{Access, Storage};
 use fabric_file::{FileError, Mistake, Network};
@@ -55,6 +55,7 @@ pub(super) fn flows(
         workload: number as u32,
         forgery: Forgery::None,
         trace: None,
+        marks: FlowMarks::default(),
         io: IoLimits {
             timeout: storage.io_timeout.0,
             reconnect: storage.reconnect_delay.0,

@@ -5,7 +5,7 @@ use super::arrivals::{Arrivals, arrivals};
 use super::file_table::FileTable;
 use super::size_table::SizeTable;
 use crate::random::RunRng;
-use crate::world::{Flow, Forgery, IoLimits, Transfer};
+use crate::world::{Flow, FlowMarks, Forgery, IoLimits, Transfer};
 use fabric::Time;
 use fabric_file::schema::{Operation, Pattern, Workload};
 use fabric_file::{FabricFile, FileError, Mistake, Network};
@@ -66,6 +66,7 @@ pub(super) fn flows(
         forgery,
         trace: None,
         io: IoLimits::LINUX,
+        marks: FlowMarks::default(),
     };
     let repeated = pairs
         .into_iter()

@@ -38,8 +38,7 @@ fn markings(experiment: &Experiment, results: &Results) -> Vec<Marking> {
     // READs and storage send data both ways, and every host of a flow sends acknowledgements or requests.
     for flow in &experiment.scenario.flows {
         for config in [host(flow.from), host(flow.to)] {
-            add(config.data);
-            add(config.acknowledgements);
+            flow.marks.of(config).into_iter().for_each(&mut add);
         }
     }
     let notified = results.hosts.iter().zip(&experiment.scenario.hosts);

@@ -10,7 +10,9 @@ use check::check;
 use super::collective::{JobsByPacket, OF_WORKER, Worker};
 use super::events::{Events, Nodes};
 use super::hops::Trace;
-use super::host::{Attachment, BUFFER_ADDRESS, Host, HostObjects, Kind, Receiving, gid};
+use super::host::{
+    Attachment, BUFFER_ADDRESS, Host, HostObjects, Kind, MarkedFlows, Receiving, gid,
+};
 use super::link_direction::LinkDirection;
 use super::link_state::{
     LinkRecords, LinkState, PartIndex, STREAM_HOSTS, STREAM_STORES, STREAM_SWITCHES,
@@ -58,6 +60,7 @@ pub(super) struct Built {
 struct WorldBuilder<'a> {
     scenario: &'a Scenario,
     parts: usize,
+    marked: Arc<MarkedFlows>,
     host_at: Vec<(u8, u32)>,
     switch_at: Vec<(u8, u32)>,
     /// The lane of port 0, by switch; hosts' lanes come first.
@@ -125,6 +128,7 @@ impl<'a> WorldBuilder<'a> {
         Self {
             scenario,
             parts: count,
+            marked: Arc::new(MarkedFlows::new(&scenario.flows, &scenario.hosts)),
             host_at,
             switch_at,
             first_lanes,
@@ -302,6 +306,7 @@ impl<'a> WorldBuilder<'a> {
             echoes: BTreeMap::new(),
             cards: Vec::new(),
             forgeries: forgeries.clone(),
+            marked: self.marked.clone(),
             unfinished: 0,
             events: 0,
         };
@@ -485,6 +490,7 @@ impl<'a> WorldBuilder<'a> {
             let egress = Egress::new(rates[index], &part.kinds[usize::from(kind)].profile);
             let random = Pcg32::new(self.scenario.seed, STREAM_HOSTS + u64::from(number));
             let mut host = Host::new(number, kind, device, objects, egress, random);
+            host.classes = self.marked.classes(number);
             host.pcie = config.pcie.map(|link| Box::new(PcieLink::new(link)));
             host.worker = plan
                 .and_then(|plan| Worker::new(plan, number, &seats[index]))

@@ -60,8 +60,8 @@ pub use results::{
     Results, Sample, Skip, SwitchResult,
 };
 pub use scenario::{
-    Action, AdapterFunction, Flow, Forgery, Guard, Headers, HostConfig, Marking, PcieConfig,
-    Scenario, SriovAdapterConfig, Step, Transfer, Watch,
+    Action, AdapterFunction, Flow, FlowMarks, Forgery, Guard, Headers, HostConfig, Marking,
+    PcieConfig, Scenario, SriovAdapterConfig, Step, Transfer, Watch,
 };
 pub use sriov_adapter::FunctionDrops;
 pub use steady::SkipSteady;

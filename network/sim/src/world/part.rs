@@ -2,7 +2,7 @@
 
 use super::event_key::EventKind;
 use super::events::Due;
-use super::host::{Attachment, Context, Echoes, Host, Kind, Receiving};
+use super::host::{Attachment, Context, Echoes, Host, Kind, MarkedFlows, Receiving};
 use super::link_direction::LinkFrame;
 use super::link_state::{LinkState, SwitchPorts};
 use super::live::LiveHosts;
@@ -34,6 +34,8 @@ pub(super) struct Part {
     pub(super) cards: Vec<SriovAdapter>,
     /// Flows whose packets bear others' addresses.
     pub(super) forgeries: Arc<BTreeMap<u32, (u32, Forgery)>>,
+    /// Flows with marks of their own.
+    pub(super) marked: Arc<MarkedFlows>,
     /// Flows of hosts of this part that are not done.
     pub(super) unfinished: u64,
     pub(super) events: u64,
@@ -84,6 +86,7 @@ impl Part {
             },
             cards: &mut self.cards,
             forgeries: &self.forgeries,
+            marked: &self.marked,
         };
         let is_large = is_large(context.links.lanes.len());
         while let Some(due) = context.links.events.next() {

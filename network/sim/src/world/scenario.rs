@@ -222,6 +222,56 @@ pub struct Flow {
     pub trace: Option<u32>,
     /// Storage: what is done about I/Os that take too long.
     pub io: IoLimits,
+    /// The marks of its packets, where they are not those of the adapters.
+    pub marks: FlowMarks,
+}
+
+/// The marks of a flow's data, and of acknowledgements that are marked as data is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FlowMarks {
+    /// [`Marking::class`]; that of the adapter without.
+    pub class: Option<u8>,
+    /// [`Marking::dscp`]; that of the adapter without.
+    pub dscp: Option<u8>,
+}
+
+impl FlowMarks {
+    /// The marks of data, and of acknowledgements, that a host sends.
+    pub fn of(self, config: &HostConfig) -> [Marking; 2] {
+        let HostConfig {
+            data,
+            acknowledgements,
+            ..
+        } = *config;
+        let class = self.class.unwrap_or(data.class);
+        let own = Marking {
+            class,
+            dscp: self.dscp.unwrap_or(data.dscp),
+            pcp: data.pcp.map(|pcp| self.class.unwrap_or(pcp)),
+            ..data
+        };
+        let same_class = acknowledgements.class == data.class;
+        let same_dscp = acknowledgements.dscp == data.dscp;
+        let acknowledgements = Marking {
+            class: if same_class {
+                own.class
+            } else {
+                acknowledgements.class
+            },
+            dscp: if same_dscp {
+                own.dscp
+            } else {
+                acknowledgements.dscp
+            },
+            pcp: if same_class {
+                own.pcp
+            } else {
+                acknowledgements.pcp
+            },
+            ..acknowledgements
+        };
+        [own, acknowledgements]
+    }
 }
 
 /// A recorded work request.
@@ -401,6 +451,10 @@ impl Flow {
             forgery: Forgery::None,
             trace: None,
             io: IoLimits::LINUX,
+            marks: FlowMarks {
+                class: None,
+                dscp: None,
+            },
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The experiments of `examples/`: each fabric file is run, and its results are checked.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod classes;
 mod crs504;
 mod functions;
 mod incast;

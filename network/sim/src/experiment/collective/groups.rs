@@ -1,7 +1,7 @@
 //! Groups of ranks: those of the file, and one for each pair of hosts with transfers.
 
 use super::FileTable;
-use crate::world::{CollectiveWork, LocalLinks, RankGroup, turns};
+use crate::world::{CollectiveWork, FlowMarks, LocalLinks, RankGroup, turns};
 use fabric::{Rate, Span};
 use fabric_file::schema::{GROUP_OF_ALL, GroupTable};
 use fabric_file::{Document, FabricFile, FileError, Mistake, Network};
@@ -22,6 +22,7 @@ pub(super) struct Groups<'a> {
     pub(super) network: &'a Network,
     found: Vec<RankGroup>,
     names: Vec<Option<String>>,
+    marks: Vec<FlowMarks>,
     by_name: BTreeMap<String, u32>,
     by_pair: BTreeMap<[u32; 2], u32>,
     turns: BTreeMap<u32, Arc<[u32]>>,
@@ -35,6 +36,7 @@ impl<'a> Groups<'a> {
             network,
             found: Vec::new(),
             names: Vec::new(),
+            marks: Vec::new(),
             by_name: BTreeMap::new(),
             by_pair: BTreeMap::new(),
             turns: BTreeMap::new(),
@@ -49,6 +51,11 @@ impl<'a> Groups<'a> {
     /// Hosts of a group, by rank.
     pub(super) fn hosts(&self, group: u32) -> &[u32] {
         &self.found[group as usize].hosts
+    }
+
+    /// The marks of each group's packets.
+    pub(super) fn marks(&self) -> Vec<FlowMarks> {
+        self.marks.clone()
     }
 
     pub(super) fn ranks(&self, group: u32) -> usize {
@@ -88,7 +95,8 @@ impl<'a> Groups<'a> {
             local: local(hosts, own)?,
             hosts: ranks,
         };
-        let number = self.add(group, Some(name.to_owned()));
+        let marks = hosts.marks(self.network, own.dscp, own.priority)?;
+        let number = self.add(group, Some(name.to_owned()), marks);
         self.by_name.insert(name.to_owned(), number);
         Ok(number)
     }
@@ -142,14 +150,15 @@ impl<'a> Groups<'a> {
                 delay: Span::ZERO,
             },
         };
-        let number = self.add(group, None);
+        let number = self.add(group, None, FlowMarks::default());
         self.by_pair.insert(pair, number);
         number
     }
 
-    fn add(&mut self, group: RankGroup, name: Option<String>) -> u32 {
+    fn add(&mut self, group: RankGroup, name: Option<String>, marks: FlowMarks) -> u32 {
         self.found.push(group);
         self.names.push(name);
+        self.marks.push(marks);
         self.found.len() as u32 - 1
     }
 

@@ -82,6 +82,7 @@ pub(super) fn planned(
         }
     });
     let jobs: Vec<Job> = ordered.collect();
+    let marks = groups.marks();
     let (ranks, workload_of, workloads) = groups.into_ranks(first_workload);
     let mut plan = CollectivePlan {
         groups: ranks,
@@ -101,7 +102,10 @@ pub(super) fn planned(
     let flows = found
         .pipes
         .iter()
-        .map(|pipe| pipe.flow(&plan, workload_of[pipe.key.group as usize]))
+        .map(|pipe| {
+            let group = pipe.key.group as usize;
+            pipe.flow(&plan, workload_of[group], marks[group])
+        })
         .collect();
     plan.pipes = found
         .pipes

@@ -2,7 +2,7 @@
 
 use crate::experiment::FLOWS_MAX;
 use crate::world::{
-    CollectivePlan, Flow, Forgery, IoLimits, LocalPipe, Pipe, Schedule, StrandId,
+    CollectivePlan, Flow, FlowMarks, Forgery, IoLimits, LocalPipe, Pipe, Schedule, StrandId,
     Transfer,
 };
 use fabric::Time;
@@ -30,7 +30,7 @@ pub(super) struct UsedPipe {
 
 impl UsedPipe {
     /// The flow of the scenario.
-    pub(super) fn flow(&self, plan: &CollectivePlan, workload: u32) -> Flow {
+    pub(super) fn flow(&self, plan: &CollectivePlan, workload: u32, marks: FlowMarks) -> Flow {
         let hosts = &plan.groups[self.key.group as usize].hosts;
         Flow {
             from: hosts[self.key.from as usize],
@@ -44,6 +44,7 @@ impl UsedPipe {
             forgery: Forgery::None,
             trace: None,
             io: IoLimits::LINUX,
+            marks,
         }
     }
 

@@ -4,7 +4,7 @@
 use super::super::alike::{listed, without_place};
 use super::super::{Finding, PortReport, Severity, counted};
 use super::{View, class_of, finding};
-use crate::world::HostConfig;
+use crate::world::{Flow, FlowMarks, HostConfig, Marking};
 use fabric::Drop;
 use fabric::topology::{End, Node};
 use vendors::{LossyClass, class_list};
@@ -192,6 +192,10 @@ impl View<'_> {
             }
         }
         let profile = self.profile(switch, port);
+        let sender = &HostConfig {
+            data: self.lost_marking(switch, port, sender),
+            ..sender.clone()
+        };
         let class = class_of(&profile.map, &sender.data);
         let seen = String::new();
         if profile.pfc.send >> class & 1 == 1 {
@@ -210,6 +214,30 @@ impl View<'_> {
         }
         let (cause, instead) = self.why_lossy(switch, port, class, sender);
         Some(finding(Severity::Broken, seen, cause, instead))
+    }
+
+    /// The marks of the data that was lost behind a port: where workloads have marks of their own, those of a
+    /// class in which the switch dropped packets.
+    fn lost_marking(&self, switch: u32, port: u16, sender: &HostConfig) -> Marking {
+        let map = &self.profile(switch, port).map;
+        let lost = |marking: &Marking| {
+            let class = usize::from(class_of(map, marking));
+            let mut ports = self.results.switches[switch as usize].ports.iter();
+            ports.any(|port| port.dropped(class, |_| true).packets > 0)
+        };
+        let flows = &self.experiment.scenario.flows;
+        let are_usual = flows.iter().all(|flow| flow.marks == FlowMarks::default());
+        if are_usual || lost(&sender.data) {
+            return sender.data;
+        }
+        let peer = self.peer(switch, port).map(|end| end.node);
+        let comes_here = |flow: &&Flow| match peer {
+            Some(Node::Host(host)) => flow.from == host || flow.to == host,
+            _ => true,
+        };
+        let marks = flows.iter().filter(comes_here);
+        let mut marks = marks.map(|flow| flow.marks.of(self.host(flow.from))[0]);
+        marks.find(lost).unwrap_or(sender.data)
     }
 
     /// The class is paused, and yet packets were lost.

@@ -82,7 +82,8 @@ impl WorldBuilder<'_> {
         let mut datagram = None;
         for (this, other) in [(0, 1), (1, 0)] {
             let timing = &self.scenario.hosts[hosts[this] as usize];
-            let attr = attributes(timing, number, hosts[other], qpns[other]);
+            let [data, _] = flow.marks.of(timing);
+            let attr = attributes(timing, data.dscp, number, hosts[other], qpns[other]);
             if this == 0 && flow.operation == Transfer::Datagram {
                 let (vector, qpn) = (attr.vector, attr.destination);
                 datagram = Some(Box::new(Destination {
@@ -219,7 +220,7 @@ fn queue_pair_type(flow: &Flow) -> QpType {
     }
 }
 
-fn attributes(config: &HostConfig, flow: u32, peer: u32, qpn: Qpn) -> QpAttr {
+fn attributes(config: &HostConfig, dscp: u8, flow: u32, peer: u32, qpn: Qpn) -> QpAttr {
     QpAttr {
         port: 1,
         access: Access::LOCAL_WRITE | Access::REMOTE,
@@ -230,7 +231,7 @@ fn attributes(config: &HostConfig, flow: u32, peer: u32, qpn: Qpn) -> QpAttr {
         vector: AddressVector {
             destination: gid(peer),
             hop_limit: 64,
-            traffic_class: config.data.dscp << 2,
+            traffic_class: dscp << 2,
             // The number of the flow: packets carry it, and the UDP source port is made from it.
             flow_label: flow + 1,
             ..AddressVector::default()

@@ -184,7 +184,8 @@ impl Host {
         let Some(worker) = &self.worker else {
             return Seen::default();
         };
-        let class = usize::from(context.kinds[usize::from(self.kind)].config.data.class);
+        let flow = worker.pipes[pipe as usize].flow;
+        let class = usize::from(self.class_of(flow, context));
         let counters = self
             .device
             .qp_counters(worker.pipes[pipe as usize].qpn)

@@ -13,7 +13,9 @@ use fabric::{
     Egress, FRAME_OVERHEAD_BYTES, Next, Packet, PacketId, PauseFrame, PfcSignal, Telemetry, Time,
 };
 use rnic::simulation::Simulated as _;
-use rnic::{Arrival, Fault, Gather, Instant, Memory, Path, Payload, Pending, Piece, Sink};
+use rnic::{
+    Arrival, Fault, Gather, Instant, Memory, PacketKind, Path, Payload, Pending, Piece, Sink,
+};
 use wire::{Message, Service};
 
 /// Memory of a host: no bytes are stored, only counted. Devices write each byte of a message once, however
@@ -106,11 +108,12 @@ impl Host {
     /// Sends Xoff or Xon to the switch, where the adapter sends pause frames.
     pub(super) fn signal(&mut self, signal: PfcSignal, context: &Context<'_>) {
         let config = &context.kinds[usize::from(self.kind)].config;
-        let sends = config.pfc.send >> config.data.class & 1 == 1;
-        if signal == PfcSignal::None || !sends {
+        let classes = config.pfc.send & self.classes;
+        if signal == PfcSignal::None || classes == 0 {
             return;
         }
-        self.egress.signal(config.data.class, signal);
+        let priorities = (0..8).filter(|class| classes >> class & 1 == 1);
+        priorities.for_each(|class| self.egress.signal(class, signal));
         if let Some(pcie) = self.pcie.as_mut().filter(|_| signal == PfcSignal::Xoff) {
             pcie.pauses_sent += 1;
         }
@@ -168,6 +171,8 @@ impl Host {
             payload: 0,
             seat: self.seat,
             drops: &mut self.function_drops,
+            mixes: !self.classes.is_power_of_two(),
+            stopped: &mut self.stopped,
             sent_bytes: [0; 2],
         };
         let at = Instant(now.ns());
@@ -287,14 +292,13 @@ impl Host {
                 Next::Idle | Next::Credits { .. } | Next::Expired { .. } => {}
             }
         }
-        let class = kind.marks[0].class;
+        self.resume_classes();
         let mut readable_at = self
             .pcie
             .as_ref()
             .map_or(Time(0), |pcie| pcie.readable_at());
         if let Some(seat) = self.seat {
-            let asks =
-                self.device.pending() != Pending::Nothing && self.egress.is_clear(class, now);
+            let asks = self.device.pending() != Pending::Nothing && self.is_open(now);
             let card = &mut context.cards[seat.card as usize];
             readable_at = if asks {
                 card.ask(seat.function, now).err().unwrap_or(now)
@@ -306,12 +310,15 @@ impl Host {
         if pending {
             if readable_at > now {
                 wake = readable_at;
-            } else if self.egress.is_clear(class, now) {
+            } else if self.is_open(now) {
                 self.transmit_packet(now, kind, context);
                 pending = self.device.pending() != Pending::Nothing;
-            } else if let Some(until) = self.egress.paused_until(usize::from(class)) {
+            } else if let Some(until) = self.paused_until(self.classes) {
                 wake = wake.min(until);
             }
+        }
+        if let Some(until) = self.paused_until(self.stopped) {
+            wake = wake.min(until);
         }
         // Requests of an unreliable connection are complete with their last packet.
         if self.look(now, context) {
@@ -333,6 +340,38 @@ impl Host {
         self.set_clock(context.links);
     }
 
+    /// Whether data of some class may leave at once.
+    #[inline]
+    fn is_open(&self, now: Time) -> bool {
+        match self.classes.is_power_of_two() {
+            true => self
+                .egress
+                .is_clear(self.classes.trailing_zeros() as u8, now),
+            false => self.egress.is_open(self.classes, now),
+        }
+    }
+
+    /// When the first pause of these classes ends, if any is paused.
+    #[inline]
+    fn paused_until(&self, classes: u8) -> Option<Time> {
+        if classes & self.egress.paused() == 0 {
+            return None;
+        }
+        let classes = (0..8).filter(|class| classes >> class & 1 == 1);
+        classes
+            .filter_map(|class| self.egress.paused_until(class))
+            .min()
+    }
+
+    /// Gives queue pairs their turn whose class was paused and is no longer.
+    #[inline]
+    fn resume_classes(&mut self) {
+        if self.stopped & !self.egress.paused() != 0 {
+            self.stopped = 0;
+            self.device.resume();
+        }
+    }
+
     /// Has the device put a packet into the port's queue, and reads its payload over PCIe.
     #[inline]
     pub(super) fn transmit_packet(&mut self, now: Time, kind: &Kind, context: &mut Context<'_>) {
@@ -346,6 +385,8 @@ impl Host {
             payload: 0,
             seat: self.seat,
             drops: &mut self.function_drops,
+            mixes: !self.classes.is_power_of_two(),
+            stopped: &mut self.stopped,
             sent_bytes: [0; 2],
         };
         self.device.transmit(Instant(now.ns()), 1, &mut sink);
@@ -427,6 +468,9 @@ struct PortSink<'a, 'c> {
     seat: Option<Seat>,
     drops: &'a mut FunctionDrops,
     sent_bytes: [u64; 2],
+    /// Whether data of the host has several classes, and those whose queue pairs wait for the end of a pause.
+    mixes: bool,
+    stopped: &'a mut u8,
 }
 
 impl Sink for PortSink<'_, '_> {
@@ -435,6 +479,19 @@ impl Sink for PortSink<'_, '_> {
     #[inline]
     fn asks_again_at(&self) -> Option<Instant> {
         Some(Instant(self.egress.free_at().ns()))
+    }
+
+    /// Data of a paused class lets that of others go first.
+    #[inline]
+    fn has_room(&mut self, path: &Path, kind: PacketKind) -> bool {
+        if !self.mixes || kind == PacketKind::Acknowledgement {
+            return true;
+        }
+        let own = self.context.marked.mark(path.flow_label - 1, self.host, 0);
+        let class = own.unwrap_or(self.kind.marks[0]).class;
+        let is_paused = self.egress.paused() >> class & 1 == 1;
+        *self.stopped |= u8::from(is_paused) << class;
+        !is_paused
     }
 
     #[inline]
@@ -451,11 +508,12 @@ impl Sink for PortSink<'_, '_> {
             Message::Congestion => 2,
             _ => 0,
         };
-        let mark = self.kind.marks[role];
         let to = host_of(&path.destination);
         let Attachment { leaf, exit, .. } = self.context.attachments[to as usize];
         // The flow label is the flow's number, which is stored nowhere else here.
         let flow = path.flow_label - 1;
+        let own = self.context.marked.mark(flow, self.host, role);
+        let mark = own.unwrap_or(self.kind.marks[role]);
         let forgery = self.forgery(flow);
         if self.is_spoofed(forgery) {
             return Ok(());
@@ -500,7 +558,11 @@ impl Sink for PortSink<'_, '_> {
         if let Some(telemetry) = telemetry {
             packets.set_telemetry(id, telemetry);
         }
-        if self.egress.is_clear(mark.class, self.now) {
+        let is_clear = match self.mixes {
+            false => self.egress.is_clear(mark.class, self.now),
+            true => self.egress.is_open(1 << mark.class, self.now),
+        };
+        if is_clear {
             let end = self.egress.send_at_once(&packet, self.now);
             links.send(self.lane, id, end, packets);
         } else {

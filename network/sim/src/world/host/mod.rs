@@ -4,11 +4,13 @@ mod adapter;
 mod frame;
 mod lanes;
 mod live;
+mod marks;
 mod program;
 mod replay;
 mod statistics;
 
 pub(super) use adapter::digest;
+pub(super) use marks::MarkedFlows;
 pub(super) use program::Poster;
 pub use statistics::Receiving;
 
@@ -123,6 +125,10 @@ pub(super) struct Host {
     /// Its place in an adapter that it shares.
     pub(super) seat: Option<Seat>,
     pub(super) function_drops: FunctionDrops,
+    /// Classes of data, one bit each: those that are paused let the others go first.
+    pub(super) classes: u8,
+    /// Those whose queue pairs wait for the end of a pause.
+    stopped: u8,
     random: Pcg32,
 }
 
@@ -147,9 +153,20 @@ pub(super) struct Context<'a> {
     pub(super) cards: &'a mut [SriovAdapter],
     /// By flow: the host that bears another's address, and which.
     pub(super) forgeries: &'a BTreeMap<u32, (u32, Forgery)>,
+    /// Flows with marks of their own.
+    pub(super) marked: &'a MarkedFlows,
 }
 
 impl Host {
+    /// The class of a flow's data at this host.
+    pub(super) fn class_of(&self, flow: u32, context: &Context<'_>) -> u8 {
+        let own = context.marked.mark(flow, self.number, 0);
+        own.map_or(
+            context.kinds[usize::from(self.kind)].marks[0].class,
+            |mark| mark.class,
+        )
+    }
+
     /// The cache lines of the host itself, without the device.
     #[inline(always)]
     pub(super) fn load_first(&self, load: impl Fn(*const u8)) {
@@ -214,6 +231,8 @@ impl Host {
             forged: [0; 2],
             seat: None,
             function_drops: FunctionDrops::default(),
+            classes: 0,
+            stopped: 0,
             random,
         }
     }
