@@ -439,6 +439,7 @@ fn workload(workload: &Workload, field: &str) -> Option<Reason> {
             "sizes-file says how long messages are"
         }
         "sizes" | "sizes-file" if workload.load.is_none() => "only a load has them",
+        "incast" if workload.load.is_none() => "only a load has one",
         "gaps" if workload.replay.is_none() => "there is no replay",
         _ if workload.replay.is_some() && by_record.contains(&field) => {
             "the record of replay has it"

@@ -49,6 +49,9 @@ pub struct Workload {
     /// until the duration ends. Each has a queue pair of its own and goes to one of `to`; the pattern has no
     /// effect.
     pub load: Option<Ratio>,
+    /// With `load`: messages come in groups, at random times. Those of a group come at once, from so many of
+    /// `from` by chance, and go to one host; `load` is the part of each of `to`'s links that they use.
+    pub incast: Option<u32>,
     /// With `load`: the distribution of message lengths; without it all have the length `message`.
     pub sizes: Option<Sizes>,
     /// With `load`: a file with another distribution of lengths. Each line has bytes, and how many of a

@@ -34,6 +34,11 @@ const WITHOUT_EFFECT: &[(&str, &str, &str)] = &[
         "packets of InfiniBand have the adapter's service-level",
     ),
     (
+        "[[workload]]\nfrom = [\"h1\"]\nto = [\"h2\"]\nincast = 2",
+        "workload.0.incast",
+        "only a load has one",
+    ),
+    (
         "[qos.deep]\nbuffer = \"64MiB\"",
         "qos.deep.buffer",
         "no switch has qos = \"deep\"",

@@ -20,7 +20,7 @@ pub(super) struct Arrivals<'a> {
     pub(super) network: &'a Network,
 }
 
-/// The messages of each sender, in their order.
+/// The messages of each sender, in their order; of groups, those to each receiver.
 pub(super) fn arrivals(
     all: &Arrivals<'_>,
     from: &[u32],
@@ -32,6 +32,9 @@ pub(super) fn arrivals(
     let load = all.load.0 as f64 / (1_u64 << 32) as f64;
     let alike = all.workload.message.0;
     let mean = all.sizes.map_or(alike as f64, SizeTable::mean);
+    if let Some(senders) = all.workload.incast {
+        return all.incasts(from, to, senders as usize, operation, rng);
+    }
     let mut flows = Vec::new();
     for sender in from {
         let others: Vec<u32> = to.iter().copied().filter(|host| host != sender).collect();
@@ -65,5 +68,55 @@ pub(super) fn arrivals(
         Err("nothing comes".to_owned())
     } else {
         Ok(flows)
+    }
+}
+
+impl Arrivals<'_> {
+    /// Groups of messages to each receiver, those of a group at once, from different senders.
+    fn incasts(
+        &self,
+        from: &[u32],
+        to: &[u32],
+        senders: usize,
+        operation: Transfer,
+        rng: &mut RunRng,
+    ) -> Result<Vec<Flow>, String> {
+        let rates = super::attached_rates(self.network);
+        let load = self.load.0 as f64 / (1_u64 << 32) as f64;
+        let alike = self.workload.message.0;
+        let mean = self.sizes.map_or(alike as f64, SizeTable::mean);
+        let mut flows = Vec::new();
+        for receiver in to.iter().filter(|_| load > 0.0) {
+            let mut others: Vec<u32> = from.iter().copied().filter(|it| it != receiver).collect();
+            let bits = mean * 8e12 * senders as f64;
+            let gap_ps = bits / (rates[*receiver as usize].bps() as f64 * load);
+            let mut at = self.workload.start.0.0 as f64;
+            loop {
+                at += rng.exponential(gap_ps);
+                if at >= self.end.0 as f64 {
+                    break;
+                }
+                if flows.len() + senders > FLOWS_MAX {
+                    return Err(format!("more than {FLOWS_MAX} messages come"));
+                }
+                // The first ones of a shuffle that goes no further.
+                for place in 0..senders.min(others.len()) {
+                    let rest = (others.len() - place) as u64;
+                    others.swap(place, place + rng.below(rest) as usize);
+                    let bytes = self.sizes.map_or(alike, |sizes| sizes.length(rng));
+                    let bytes = u32::try_from(bytes.max(1)).unwrap_or(1 << 30);
+                    flows.push(Flow {
+                        operation,
+                        start: Time(at as u64),
+                        workload: self.number,
+                        ..Flow::write(others[place], *receiver, bytes)
+                    });
+                }
+            }
+        }
+        match flows.is_empty() {
+            true => Err("nothing comes".to_owned()),
+            false => Ok(flows),
+        }
     }
 }

@@ -120,6 +120,7 @@ impl FlowInput<'_> {
         file: &FabricFile,
         rng: &mut RunRng,
     ) -> Result<Vec<Flow>, FileError> {
+        self.check_incast()?;
         match &self.sizes {
             None => _ = self.message_bytes()?,
             Some(_) if self.workload.operation == Operation::Datagram => {
@@ -151,6 +152,33 @@ impl FlowInput<'_> {
             let instead = "a lower load or a shorter duration";
             self.table.mistake(Mistake::Limit, "load", what, instead)
         })
+    }
+
+    /// Every receiver has as many senders as send at once.
+    fn check_incast(&self) -> Result<(), FileError> {
+        let Some(senders) = self.workload.incast else {
+            return Ok(());
+        };
+        let count = |receiver: &u32| self.from.iter().filter(|from| *from != receiver).count();
+        let lacks = |receiver: &&u32| count(receiver) < senders as usize;
+        let (mistake, what, instead) = match self.to.iter().find(lacks) {
+            _ if senders < 2 => {
+                let what = format!("{senders} at once is no incast");
+                (Mistake::Value, what, "2 at least")
+            }
+            Some(receiver) => {
+                let name = &self.network.hosts[*receiver as usize].name;
+                let there = count(receiver);
+                let what = format!("{name} has {there} senders, and {senders} are to send at once");
+                (
+                    Mistake::Combination,
+                    what,
+                    "more hosts in from, or fewer at once",
+                )
+            }
+            None => return Ok(()),
+        };
+        Err(self.table.mistake(mistake, "incast", what, instead))
     }
 
     /// Senders and receivers by the workload's pattern, without those that are one host.

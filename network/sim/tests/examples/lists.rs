@@ -155,3 +155,51 @@ fn lengths_of_a_file_are_those_of_the_messages() {
     let error = run(&both, "1000 100\n").err().unwrap();
     assert!(error.contains("sizes is a distribution as well"), "{error}");
 }
+
+/// As many messages as the load says come to each receiver, in groups that begin at one moment.
+#[test]
+fn incasts_come_in_groups_of_different_senders() {
+    let workload = "load = 0.3\nincast = 4\nmessage = \"4KiB\"\nto = [\"h[0-1]\"]";
+    let (experiment, results) = run(workload, "").unwrap();
+    let mut groups: std::collections::BTreeMap<(u32, u64), Vec<u32>> = Default::default();
+    for flow in &experiment.scenario.flows {
+        groups
+            .entry((flow.to, flow.start.0))
+            .or_default()
+            .push(flow.from);
+    }
+    for ((to, _), senders) in &groups {
+        let mut others = senders.clone();
+        others.sort_unstable();
+        others.dedup();
+        assert_eq!((senders.len(), others.len()), (4, 4), "{senders:?}");
+        assert!(*to < 2 && !senders.contains(to), "{to}: {senders:?}");
+    }
+    // 100 Gb/s for a millisecond, of which 30 %, are 229 groups of 16 KiB.
+    for to in [0, 1] {
+        let count = groups
+            .keys()
+            .filter(|(receiver, _)| *receiver == to)
+            .count();
+        assert!((190..270).contains(&count), "h{to}: {count} groups");
+    }
+    assert!(
+        results
+            .flows
+            .iter()
+            .filter(|flow| flow.messages == 1)
+            .count()
+            > 1_500
+    );
+    let error = |workload: &str| run(workload, "").err().unwrap();
+    let few = error("load = 0.3\nincast = 1");
+    assert!(
+        few.contains("workload[0].incast: 1 at once is no incast"),
+        "{few}"
+    );
+    let many = error("load = 0.3\nincast = 8");
+    assert!(
+        many.contains("h0 has 7 senders, and 8 are to send at once"),
+        "{many}"
+    );
+}
