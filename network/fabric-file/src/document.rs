@@ -381,12 +381,13 @@ fn beside(naming: &str, named: &str, is_fabric_file: bool) -> String {
 }
 
 /// Fields that name files, below the arrays of tables that they are in.
-const FILE_FIELDS: [(&str, &str); 5] = [
+const FILE_FIELDS: [(&str, &str); 6] = [
     ("switch", "routeros"),
     ("switch", "sonic"),
     ("workload", "flows"),
     ("workload", "replay"),
     ("workload", "sizes-file"),
+    ("workload", "connections"),
 ];
 
 /// Makes the names of files in an included file relative to the fabric file.

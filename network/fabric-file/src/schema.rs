@@ -31,8 +31,8 @@ pub struct FabricFile {
     /// Title of the file in reports and pages.
     pub title: String,
     /// Files that are read before this one. Names of files, here and in `routeros`, `sonic`, `replay`,
-    /// `flows` and `sizes-file`, are relative to the file that has them. Tables are merged and this file
-    /// wins; arrays of tables (`[[host]]` and so on) are appended.
+    /// `flows`, `connections` and `sizes-file`, are relative to the file that has them. Tables are merged and
+    /// this file wins; arrays of tables (`[[host]]` and so on) are appended.
     pub include: Vec<String>,
     /// Seed of all random numbers. The same seed gives the same run.
     pub seed: u64,

@@ -432,6 +432,8 @@ fn workload(workload: &Workload, field: &str) -> Option<Reason> {
             "with load, each message has a queue pair of its own"
         }
         _ if workload.flows.is_some() && by_list.contains(&field) => "the list of flows has it",
+        _ if workload.connections.is_some() && by_list.contains(&field) => "the matrix has it",
+        "start-unit" if workload.connections.is_none() => "there are no connections",
         "message" if workload.load.is_some() && workload.sizes.is_some() => {
             "sizes says how long messages are"
         }

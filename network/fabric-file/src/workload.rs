@@ -62,6 +62,14 @@ pub struct Workload {
     /// of its own, and begins so many nanoseconds after `start`. Besides, only `operation`, `start`, `dscp`
     /// and `priority` have an effect.
     pub flows: Option<String>,
+    /// A connection matrix of htsim (a `.cm` file): each connection is a message with a queue pair of its
+    /// own. Node 0 is the first host of the network, and so on. Besides, only `operation`, `start`,
+    /// `start-unit`, `dscp` and `priority` have an effect. Triggers and failures are refused.
+    pub connections: Option<String>,
+    /// With `connections`: the unit of its start times, which count from `start`. Some of htsim's programs
+    /// take microseconds, others picoseconds.
+    #[serde(default = "one_microsecond")]
+    pub start_unit: Timespan,
     /// A record of verbs calls (`rockery run --record`): each queue pair that the
     /// recorded program posted to becomes one between each pair of hosts, and posts the same requests.
     /// Besides, only `from`, `to`, `pattern`, `qps` and `start` have an effect.
@@ -138,6 +146,10 @@ fn yes() -> bool {
 
 fn at_once() -> Timespan {
     Timespan(Span::ZERO)
+}
+
+fn one_microsecond() -> Timespan {
+    Timespan(Span::from_us(1))
 }
 
 fn one() -> u32 {

@@ -33,15 +33,8 @@ pub(super) fn read(
             "the first line is from,to,bytes,start_ns, each other a transfer: h0,h5,65536,1000";
         document.mistake(mistake, &field, what, instead)
     };
-    let others = [
-        ("messages", workload.messages.is_some()),
-        ("bytes", workload.bytes.is_some()),
-        ("load", workload.load.is_some()),
-        ("replay", workload.replay.is_some()),
-        ("source-gid", workload.source_gid.is_some()),
-        ("source-mac", workload.source_mac.is_some()),
-    ];
-    if let Some((other, _)) = others.iter().find(|(_, is_there)| *is_there) {
+    let is_both = workload.connections.is_some().then_some("connections");
+    if let Some(other) = is_both.or_else(|| other_amount(workload)) {
         let what = format!("the list says what is sent, and {other} as well");
         return Err(wrong(Mistake::Combination, what));
     }
@@ -60,6 +53,20 @@ pub(super) fn read(
     list.flows(&text)
         .map(Some)
         .map_err(|what| wrong(Mistake::Value, format!("{name}{what}")))
+}
+
+/// A field that says what is sent, besides a list.
+pub(super) fn other_amount(workload: &Workload) -> Option<&'static str> {
+    let others = [
+        ("messages", workload.messages.is_some()),
+        ("bytes", workload.bytes.is_some()),
+        ("load", workload.load.is_some()),
+        ("replay", workload.replay.is_some()),
+        ("source-gid", workload.source_gid.is_some()),
+        ("source-mac", workload.source_mac.is_some()),
+    ];
+    let mut others = others.into_iter().filter(|(_, is_there)| *is_there);
+    others.next().map(|(name, _)| name)
 }
 
 struct FlowList<'a> {

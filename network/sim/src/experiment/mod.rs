@@ -3,6 +3,7 @@
 mod adapter;
 mod arrivals;
 mod collective;
+mod connections;
 mod file_table;
 mod flow_list;
 mod path;
@@ -25,6 +26,7 @@ use self::file_table::FileTable;
 use crate::world::{AdapterFunction, Flow, Guard, Scenario, SriovAdapterConfig, Watch};
 use fabric::topology::Node;
 use fabric::{Rate, Time};
+use fabric_file::schema::Workload;
 use fabric_file::{
     Document, Effect, FabricFile, FileError, Mistake, Network, Origin, Point, Problem, ReadFile,
     SharedAdapter, Unused,
@@ -95,8 +97,7 @@ impl Experiment {
                 path: &field,
             };
             let sizes = size_table::read(document, &field, workload, files)?;
-            let listed =
-                flow_list::read(document, &field, workload, index as u32, &network, files)?;
+            let listed = listed(table, workload, index as u32, &network, files)?;
             let mut made = match listed {
                 Some(listed) => listed,
                 None => workload::flows(table, workload, index, &network, &file, sizes)?,
@@ -236,6 +237,21 @@ impl Experiment {
         });
         let found = ends.find(|(_, (end, _))| self.network.port_name(*end) == name);
         found.map(|(number, (_, direction))| (number, direction))
+    }
+}
+
+/// The flows of a workload that a file lists.
+fn listed(
+    table: FileTable<'_>,
+    workload: &Workload,
+    number: u32,
+    network: &Network,
+    files: &mut ReadFile<'_>,
+) -> Result<Option<Vec<Flow>>, FileError> {
+    let FileTable { document, path } = table;
+    match flow_list::read(document, path, workload, number, network, files)? {
+        None => connections::read(document, path, workload, number, network, files),
+        listed => Ok(listed),
     }
 }
 

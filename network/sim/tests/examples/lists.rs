@@ -203,3 +203,123 @@ fn incasts_come_in_groups_of_different_senders() {
         "{many}"
     );
 }
+
+const MATRIX: &str = "# two waves\nNodes 8\nConnections 3\nTriggers 0\n0->5 id 1 start 0 size 65536\r\n\n\
+                      7->0 start 1.5 size 1\n0->5 start 20 size 300000\n";
+
+#[test]
+fn connections_of_a_matrix_are_transfers() {
+    let workload = "connections = \"list.csv\"\nstart = \"3us\"";
+    let starts = |more: &str| {
+        let (experiment, results) = run(&format!("{workload}\n{more}"), MATRIX).unwrap();
+        let flows = experiment.scenario.flows.iter().zip(&results.flows);
+        let seen = flows.map(|(flow, result)| (flow.from, flow.to, result.bytes, flow.start.0));
+        seen.collect::<Vec<_>>()
+    };
+    let [first, second, third] = [(0, 5, 65_536), (7, 0, 1), (0, 5, 300_000)];
+    let with = |(from, to, bytes): (u32, u32, u64), ps: u64| (from, to, bytes, ps);
+    let expected = [
+        with(first, 3_000_000),
+        with(second, 4_500_000),
+        with(third, 23_000_000),
+    ];
+    assert_eq!(starts(""), expected);
+    let expected = [
+        with(first, 3_000_000),
+        with(second, 3_000_001),
+        with(third, 3_000_020),
+    ];
+    assert_eq!(starts("start-unit = \"1ps\""), expected);
+}
+
+/// What is put into the matrix in place of what, and the mistake that it then has.
+const MATRIX_MISTAKES: &[(&str, &str, &str)] = &[
+    (
+        "Nodes 8\n",
+        "",
+        "line 4: the line Nodes is missing before it",
+    ),
+    (
+        "Nodes 8",
+        "Nodes 9",
+        "line 2: 9 nodes, and the network has 8 hosts",
+    ),
+    (
+        "Connections 3",
+        "Connections 2",
+        "line 8: Connections is 2, and this is one more",
+    ),
+    (
+        "Connections 3",
+        "Connections 4",
+        "Connections is 4, and there are 3",
+    ),
+    (
+        "Connections 3",
+        "Connections 9999999",
+        "line 3: \"9999999\" is no number up to",
+    ),
+    (
+        "Triggers 0",
+        "Triggers 1",
+        "line 4: connections that start others (triggers)",
+    ),
+    (
+        "start 1.5",
+        "trigger 1",
+        "line 7: connections that start others (triggers)",
+    ),
+    ("Triggers 0", "Failures 1", "line 4: failures are not read"),
+    ("7->0", "8->0", "line 7: node 8, and Nodes is 8"),
+    ("7->0", "0->0", "line 7: a node sends to itself"),
+    ("7->0", "7>0", "line 7: \"7>0\" is no connection"),
+    ("7->0", "-7->0", "line 7: \"-7\" is no number"),
+    ("start 1.5 ", "", "line 7: start is missing"),
+    ("start 1.5", "start -1", "line 7: \"-1\" is no start time"),
+    (
+        "start 1.5",
+        "start 999999999999999999",
+        "is later than any run ends",
+    ),
+    ("size 1\n", "\n", "line 7: size is missing"),
+    ("size 1\n", "size 0\n", "line 7: size is 0"),
+    (
+        "size 1\n",
+        "size 2147483649\n",
+        "line 7: \"2147483649\" is no number up to",
+    ),
+    ("size 1\n", "size 1 prio 2\n", "line 7: prio is not read"),
+    (
+        "size 1\n",
+        "size 1 colour 2\n",
+        "line 7: \"colour\" is not known",
+    ),
+    ("size 1\n", "size 1 id\n", "line 7: \"id\" has no value"),
+];
+
+#[test]
+fn mistakes_of_a_matrix_have_their_line() {
+    let refused = |workload: &str, matrix: &str| {
+        let workload = format!("connections = \"list.csv\"\n{workload}");
+        run(&workload, matrix).err().unwrap()
+    };
+    for (from, to, expected) in MATRIX_MISTAKES {
+        let changed = MATRIX.replace(from, to);
+        assert_ne!(changed, MATRIX, "{from}");
+        let error = refused("", &changed);
+        assert!(
+            error.contains("workload[0].connections: list.csv"),
+            "{error}"
+        );
+        assert!(error.contains(expected), "{expected} is not in: {error}");
+    }
+    let empty = refused("", "");
+    assert!(empty.contains("the line Connections is missing"), "{empty}");
+    let both = refused("bytes = \"1MB\"", MATRIX);
+    assert!(
+        both.contains("the matrix says what is sent, and bytes as well"),
+        "{both}"
+    );
+    let both = refused("flows = \"list.csv\"", MATRIX);
+    assert!(both.contains("and connections as well"), "{both}");
+}
