@@ -85,6 +85,10 @@ pub struct Collective {
     /// Time at which it may begin.
     #[serde(default = "at_once")]
     pub start: Timespan,
+    /// Each rank begins each repetition up to so much later, by chance, as if it computed longer: processes
+    /// do not come at once. The seed of the file decides.
+    #[serde(default = "at_once")]
+    pub start_jitter: Timespan,
     /// How often it is repeated, `compute` included.
     #[serde(default = "once")]
     pub repeat: u32,

@@ -189,6 +189,7 @@ fn job(work: CollectiveWork, bytes: u64, channels: u32, ranks: u32) -> Job {
         compute: Span::ZERO,
         root_computes: false,
         start: Time(0),
+        jitter: Span::ZERO,
         repeat: 1,
     }
 }

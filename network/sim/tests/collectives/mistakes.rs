@@ -125,6 +125,10 @@ fn sizes_and_counts_have_limits() {
         &["compute", "more than an hour"],
     );
     says(
+        &collective("start-jitter = \"2000min\""),
+        &["start-jitter", "more than an hour"],
+    );
+    says(
         &collective("compute = \"1min\"\nrepeat = 100000"),
         &["collective[0]", "more than ten days"],
     );

@@ -133,6 +133,43 @@ fn computing_comes_before_and_is_on_the_path() {
     );
 }
 
+/// Ranks begin at different times, other ones in each repetition, and the seed decides which.
+#[test]
+fn ranks_begin_later_by_chance() {
+    let begins = |seed: u64, jitter: &str| {
+        let ran = run(&format!(
+            "seed = {seed}\n{STAR}[[collective]]\nname = \"it\"\nkind = \"barrier\"\nrepeat = 50\n{jitter}\n"
+        ));
+        let ranks = ran.results.jobs[0].ranks.iter();
+        let begins = ranks.map(|rank| rank.times.iter().map(|times| times[0].0).collect());
+        begins.collect::<Vec<Vec<u64>>>()
+    };
+    let (plain, late) = (begins(1, ""), begins(1, "start-jitter = \"10us\""));
+    assert!(plain.iter().all(|rank| rank[0] == 0));
+    let first: Vec<u64> = late.iter().map(|rank| rank[0]).collect();
+    assert!(
+        first.iter().all(|at| (1..=10_000_000).contains(at)),
+        "{first:?}"
+    );
+    // The slowest of eight decides: 8/9 of 10 us on average. It finds the way cleared, and others' messages.
+    let mean = |all: &[Vec<u64>]| (all[0][49] - all[0][0]) as f64 / 49e6;
+    let extra = mean(&late) - mean(&plain);
+    assert!((7.0..9.0).contains(&extra), "{extra} us");
+    let gaps = |rank: &[u64]| {
+        rank.windows(2)
+            .map(|pair| pair[1] - pair[0])
+            .collect::<Vec<_>>()
+    };
+    assert!(
+        gaps(&late[0])
+            .windows(2)
+            .any(|pair| pair[0].abs_diff(pair[1]) > 1_000_000)
+    );
+    assert_ne!(late[0], late[1]);
+    assert_ne!(late, begins(2, "start-jitter = \"10us\""));
+    assert_eq!(late, begins(1, "start-jitter = \"10us\""));
+}
+
 /// A host computes for one thing at a time, and what waits for nothing computes while others communicate.
 #[test]
 fn computing_goes_on_beside_communication() {

@@ -208,6 +208,7 @@ fn collective(
             compute: compute(table, one.compute)?,
             root_computes: false,
             start: Time(one.start.0.0),
+            jitter: start_jitter(table, one.start_jitter)?,
             repeat: repeat(table, one.repeat)?,
         },
         after: Vec::new(),
@@ -303,6 +304,7 @@ fn transfer(
             compute: compute(table, one.compute)?,
             root_computes: true,
             start: Time(one.start.0.0),
+            jitter: fabric::Span::ZERO,
             repeat: repeat(table, one.repeat)?,
         },
         after: Vec::new(),
@@ -337,6 +339,14 @@ fn compute(table: FileTable<'_>, compute: Timespan) -> Result<fabric::Span, File
     }
     let what = "more than an hour".to_owned();
     Err(table.mistake(Mistake::Value, "compute", what, "a shorter time"))
+}
+
+fn start_jitter(table: FileTable<'_>, jitter: Timespan) -> Result<fabric::Span, FileError> {
+    if jitter.0 <= COMPUTE_MAX {
+        return Ok(jitter.0);
+    }
+    let what = "more than an hour".to_owned();
+    Err(table.mistake(Mistake::Value, "start-jitter", what, "such as \"20us\""))
 }
 
 fn repeat(table: FileTable<'_>, repeat: u32) -> Result<u32, FileError> {

@@ -89,6 +89,7 @@ pub(super) fn planned(
         jobs,
         pipes: Vec::new(),
         local_pipes: Vec::new(),
+        seed: file.seed,
         is_logged: false,
     };
     let found = pipes::pipes(&plan).map_err(|job| {
@@ -140,7 +141,8 @@ fn check_times(
     let mut times = 0_u64;
     let mut computing = Span::ZERO;
     for one in described {
-        let own = one.job.compute.0.saturating_mul(u64::from(one.job.repeat));
+        let each = one.job.compute.0.saturating_add(one.job.jitter.0);
+        let own = each.saturating_mul(u64::from(one.job.repeat));
         computing = Span(computing.0.saturating_add(own));
         if computing > COMPUTE_ALL_MAX || one.job.start.0 > COMPUTE_ALL_MAX.0 {
             let what =

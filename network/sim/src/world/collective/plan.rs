@@ -14,6 +14,8 @@ pub struct CollectivePlan {
     pub pipes: Vec<Pipe>,
     /// The ways within servers.
     pub local_pipes: Vec<LocalPipe>,
+    /// Seed of the jitter.
+    pub seed: u64,
     /// Whether the last repetition of each job is logged, for its critical path: about 100 bytes a slice.
     pub is_logged: bool,
 }
@@ -120,6 +122,8 @@ pub struct Job {
     pub root_computes: bool,
     /// When it may begin.
     pub start: Time,
+    /// How much longer each rank computes before each repetition at most, by chance.
+    pub jitter: Span,
     /// Repetitions, at least 1.
     pub repeat: u32,
 }

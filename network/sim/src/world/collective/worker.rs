@@ -6,7 +6,7 @@ use super::pipe::{HostPipe, LocalEnd, PipeEnd, Seen, Slice};
 use super::plan::{CollectivePlan, Job};
 use super::schedule::{Schedule, Stage, StrandId};
 use super::strand::Strand;
-use fabric::Time;
+use fabric::{Pcg32, Span, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use wire::Qpn;
@@ -291,6 +291,17 @@ impl Worker {
     }
 }
 
+/// How much later than another one a rank begins a repetition of a job.
+fn jitter(seed: u64, of: [u32; 3], most: Span) -> Span {
+    if most == Span::ZERO {
+        return most;
+    }
+    let [job, rank, repetition] = of.map(u64::from);
+    let mut random = Pcg32::new(seed ^ (job << 32), (rank << 32) | repetition);
+    let bits = (u64::from(random.next_u32()) << 32) | u64::from(random.next_u32());
+    Span(((u128::from(bits) * (u128::from(most.0) + 1)) >> 64) as u64)
+}
+
 /// What a host has heard.
 impl Worker {
     /// A planned time has come.
@@ -385,8 +396,11 @@ impl Worker {
 impl Worker {
     fn compute(&mut self, now: Time, part: u32) {
         let job = self.job(part);
-        let (span, root_alone) = (job.compute, job.root_computes);
-        let rank = self.seats[self.parts[part as usize].seat as usize].rank;
+        let this = &self.parts[part as usize];
+        let rank = self.seats[this.seat as usize].rank;
+        let repetition = this.times.len() as u32;
+        let late = jitter(self.plan.seed, [this.job, rank, repetition], job.jitter);
+        let (span, root_alone) = (job.compute + late, job.root_computes);
         if span.0 == 0 || root_alone && rank != 0 {
             return self.queue(now, part);
         }

@@ -158,6 +158,7 @@ mod tests {
             compute: Span::ZERO,
             root_computes: false,
             start: Time(0),
+            jitter: Span::ZERO,
             repeat: 1,
         }
     }
