@@ -111,6 +111,9 @@ pub enum CollectiveKind {
     Reduce,
     /// Every rank gets a part from each: `direct`.
     AllToAll,
+    /// Every rank sends a vector to the next one, the last to the first, as nccl-tests' `sendrecv` does:
+    /// `direct`.
+    Send,
     /// No rank goes on before all have come: in each stage twice as many have been heard of (dissemination).
     Barrier,
 }

@@ -205,6 +205,20 @@ fn everyone_to_everyone_fills_the_links() {
     }
 }
 
+/// Everyone to the next: both directions of every link are full, whatever the number of ranks.
+#[test]
+fn sending_to_the_next_fills_the_links() {
+    let bytes = 8 * (1 << 20);
+    for hosts in [2, 8] {
+        let took = takes(hosts, &format!("kind = \"send\"\nbytes = \"{bytes}B\""));
+        let ideal = (bytes + bytes / MTU * PACKET) * PS_PER_BYTE;
+        assert!(
+            (ideal..ideal * 104 / 100).contains(&took),
+            "{hosts}: {took}, not about {ideal}"
+        );
+    }
+}
+
 /// The tree is ahead where latency counts, the ring where bandwidth does.
 #[test]
 fn trees_win_when_short_and_rings_when_long() {

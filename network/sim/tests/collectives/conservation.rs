@@ -446,6 +446,20 @@ fn everyone_gets_a_part_of_everyone() {
     }
 }
 
+/// Each vector goes one rank further.
+#[test]
+fn everyone_gets_the_vector_of_the_rank_before() {
+    for (ranks, (bytes, channels)) in RANKS.flat_map(|n| SHAPES.map(|shape| (n, shape))) {
+        let job = job(CollectiveWork::SendToNext, bytes, channels, ranks);
+        let machine = Machine::new(&job, ranks, vectors(bytes, ranks)).run();
+        for (rank, data) in (0..ranks).zip(&machine.data) {
+            let before = (rank + ranks - 1) % ranks;
+            assert!(data.iter().all(|byte| *byte == 1 << before));
+        }
+        assert!(machine.sent.iter().all(|sent| *sent == bytes));
+    }
+}
+
 /// After a barrier each rank has heard of all, some of them more than once.
 #[test]
 fn a_barrier_hears_of_everyone() {

@@ -46,6 +46,7 @@ fn bus_bandwidth_is_that_of_nccl_tests() {
         ("all-to-all", 7.0 / 8.0),
         ("broadcast", 1.0),
         ("reduce", 1.0),
+        ("send", 1.0),
     ];
     for (kind, factor) in factors {
         let ran = star(&format!(

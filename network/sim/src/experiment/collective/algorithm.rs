@@ -16,7 +16,7 @@ pub(super) fn work(
     use CollectiveKind as K;
     use CollectiveWork as W;
     let usual = match one.kind {
-        K::AllToAll => A::Direct,
+        K::AllToAll | K::Send => A::Direct,
         _ => A::Ring,
     };
     let algorithm = one.algorithm.unwrap_or(usual);
@@ -44,6 +44,7 @@ pub(super) fn work(
             }
         }
         (K::AllToAll, A::Direct) => W::DirectAllToAll,
+        (K::Send, A::Direct) => W::SendToNext,
         (K::ReduceScatter, A::Direct) => W::DirectReduceScatter,
         (K::AllGather, A::Direct) => W::DirectAllGather,
         (kind, algorithm) => {
@@ -78,6 +79,7 @@ pub const fn kind_name(kind: CollectiveKind) -> &'static str {
         CollectiveKind::Broadcast => "broadcast",
         CollectiveKind::Reduce => "reduce",
         CollectiveKind::AllToAll => "all-to-all",
+        CollectiveKind::Send => "send",
         CollectiveKind::Barrier => "barrier",
     }
 }
@@ -91,7 +93,7 @@ const fn can_have(kind: CollectiveKind) -> &'static str {
             "write ring, halving-doubling or direct"
         }
         CollectiveKind::Broadcast | CollectiveKind::Reduce => "write ring, or leave it out",
-        CollectiveKind::AllToAll => "write direct, or leave it out",
+        CollectiveKind::AllToAll | CollectiveKind::Send => "write direct, or leave it out",
         CollectiveKind::Barrier => "leave it out",
     }
 }

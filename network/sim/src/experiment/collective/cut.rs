@@ -96,7 +96,8 @@ pub(super) fn of_collective(
 ) -> Result<Cut, FileError> {
     let is_direct = matches!(
         work,
-        CollectiveWork::DirectAllToAll
+        CollectiveWork::SendToNext
+            | CollectiveWork::DirectAllToAll
             | CollectiveWork::DirectReduceScatter
             | CollectiveWork::DirectAllGather
     );

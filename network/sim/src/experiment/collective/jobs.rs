@@ -184,7 +184,10 @@ fn collective(
     let channels = channels(table, one, work)?;
     let sizes = cut::Sizes {
         channel_bytes: bytes / u64::from(channels),
-        part: bytes.div_ceil(u64::from(ranks)),
+        part: match work {
+            CollectiveWork::SendToNext => bytes,
+            _ => bytes.div_ceil(u64::from(ranks)),
+        },
         ranks,
         per_server: groups.per_server(group),
     };

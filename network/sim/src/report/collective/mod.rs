@@ -161,7 +161,12 @@ fn factor(kind: Option<CollectiveKind>, ranks: f64) -> f64 {
             CollectiveKind::ReduceScatter | CollectiveKind::AllGather | CollectiveKind::AllToAll,
         ) => (ranks - 1.0) / ranks,
         None
-        | Some(CollectiveKind::Broadcast | CollectiveKind::Reduce | CollectiveKind::Barrier) => 1.0,
+        | Some(
+            CollectiveKind::Broadcast
+            | CollectiveKind::Reduce
+            | CollectiveKind::Send
+            | CollectiveKind::Barrier,
+        ) => 1.0,
     }
 }
 

@@ -159,6 +159,8 @@ pub enum CollectiveWork {
         /// Whether it ends with doubling: all-gather.
         gathers: bool,
     },
+    /// Everyone sends a vector to the rank after it.
+    SendToNext,
     /// Everyone sends a part of its own to everyone else.
     DirectAllToAll,
     /// Everyone sends to each its part.

@@ -145,6 +145,21 @@ impl Schedule<'_> {
     }
 }
 
+/// Everyone to the next.
+impl Schedule<'_> {
+    pub(super) fn send_stage(&self, id: StrandId) -> Stage {
+        let piece = self.channel_share(id.channel);
+        Stage {
+            receive: Peers::one(self.ahead(id.rank, self.ranks - 1)),
+            received: piece,
+            send: Peers::one(self.ahead(id.rank, 1)),
+            sent: piece,
+            passes_on: false,
+            reduces: false,
+        }
+    }
+}
+
 /// Barriers (Hensgen, Finkel and Manber, 1988): in each stage twice as many ranks have been heard of.
 impl Schedule<'_> {
     pub(super) const fn dissemination_stages(&self) -> u32 {

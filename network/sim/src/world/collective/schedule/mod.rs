@@ -129,6 +129,7 @@ impl<'a> Schedule<'a> {
             W::ChainBroadcast { .. } | W::ChainReduce { .. } => (rounds(), 1),
             W::TreeAllReduce { double } => (self.tree_rounds(id, double), 1),
             W::HalvingDoubling { reduces, gathers } => (1, self.halvings(reduces, gathers)),
+            W::SendToNext => (1, 1),
             W::DirectAllToAll | W::DirectReduceScatter | W::DirectAllGather => {
                 let stages = self.direct_stages(id.strand);
                 (stages.min(1), stages)
@@ -150,6 +151,7 @@ impl<'a> Schedule<'a> {
             W::ChainReduce { root } => self.chain(id, round, root, true),
             W::TreeAllReduce { double } => self.tree_stage(id, round, double),
             W::HalvingDoubling { reduces, .. } => self.halving_stage(id, stage, reduces),
+            W::SendToNext => self.send_stage(id),
             W::DirectAllToAll | W::DirectReduceScatter | W::DirectAllGather => {
                 self.direct_stage(id, stage)
             }
