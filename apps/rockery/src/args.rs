@@ -164,6 +164,10 @@ pub(crate) struct Sim {
     /// Parquet file for one row per queue pair.
     #[arg(long, value_name = "FILE")]
     pub(crate) parquet: Option<PathBuf>,
+    /// File for one line of JSON per repetition of a collective, written as soon as it is over at all ranks;
+    /// - is standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) repetitions: Option<PathBuf>,
     /// Port and pcap file for the frames on its link, in both directions, PFC frames included. Port names
     /// are h0, sw0:3 or crs504:qsfp28-1-1. May be repeated.
     #[arg(long, value_name = "PORT=FILE", value_parser = capture)]

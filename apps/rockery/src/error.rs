@@ -309,9 +309,9 @@ pub(crate) enum Error {
         /// The number of runs in the sweep.
         count: usize,
     },
-    /// `--pcap` with a sweep of several runs.
-    #[error("--pcap is for one run: choose one of the sweep with --point NUMBER")]
-    OneRunOnly,
+    /// An option for one run with a sweep of several.
+    #[error("{0} is for one run: choose one of the sweep with --point NUMBER")]
+    OneRunOnly(&'static str),
     /// An input file would be overwritten.
     #[error("{0}: this file is read for this run, and would be overwritten: choose another name")]
     OutputIsInput(PathBuf),

@@ -705,3 +705,58 @@ fn what_acted_on_no_packet_is_named_on_standard_error_and_in_json() {
         );
     }
 }
+
+/// A line for each repetition, in the order of their ends.
+#[test]
+fn repetitions_are_written_as_they_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder
+        .path()
+        .join("repetitions.jsonl")
+        .display()
+        .to_string();
+    let more = [
+        "--set",
+        "collective.0.repeat=3",
+        "--set",
+        "collective.0.bytes=1MiB",
+    ];
+    let given = ["--repetitions", &file, "--json"];
+    let report = stdout(&sim(
+        &example("collectives/slow-link.toml"),
+        &[&more[..], &given].concat(),
+    ));
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let lines = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<serde_json::Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let times = report["collectives"][0]["times_us"].as_array().unwrap();
+    assert_eq!(lines.len(), 3);
+    for ((line, time), number) in lines.iter().zip(times).zip(1..) {
+        assert_eq!(line["collective"], "grads");
+        assert_eq!(
+            (&line["repetition"], &line["repeat"]),
+            (&number.into(), &3.into())
+        );
+        assert_eq!(&line["time_us"], time);
+        let busbw = line["busbw_bytes_per_s"].as_f64().unwrap() * time.as_f64().unwrap() / 1e6;
+        let bytes = (1 << 20) as f64 * 2.0 * 15.0 / 16.0;
+        assert!((busbw / bytes - 1.0).abs() < 1e-9, "{busbw}");
+    }
+    assert_eq!(
+        lines[2]["end_us"],
+        report["collectives"][0]["interval_us"][1]
+    );
+    let sweep = [
+        "--set",
+        "sweep={\"collective.0.bytes\" = [\"1MiB\", \"2MiB\"]}",
+    ];
+    let refused = sim(
+        &example("collectives/slow-link.toml"),
+        &[&sweep[..], &given[..2]].concat(),
+    );
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("--repetitions is for one run"), "{said}");
+}

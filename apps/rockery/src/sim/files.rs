@@ -102,7 +102,12 @@ fn identity(metadata: &Metadata) -> Identity {
 /// Everything that the command writes; `-`, standard output, included.
 fn outputs(sim: &Sim) -> Vec<PathBuf> {
     let mut outputs: Vec<PathBuf> = sim.pcap.iter().map(|(_, path)| path.clone()).collect();
-    outputs.extend([&sim.json, &sim.html].into_iter().flatten().cloned());
+    outputs.extend(
+        [&sim.json, &sim.html, &sim.repetitions]
+            .into_iter()
+            .flatten()
+            .cloned(),
+    );
     if let Some(csv) = &sim.csv {
         outputs.push(csv.clone());
         if csv != Path::new("-") {

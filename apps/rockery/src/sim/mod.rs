@@ -2,6 +2,7 @@
 
 mod files;
 mod parquet;
+mod repetitions;
 mod runs;
 mod summary;
 
@@ -23,6 +24,7 @@ use crate::args::Sim;
 use crate::{Error, output, printable};
 pub(crate) use files::Files;
 use files::beside;
+use repetitions::Repetitions;
 
 /// Samples in a run for the plots, where no interval is given.
 const SAMPLES: u64 = 200;
@@ -58,8 +60,13 @@ pub(crate) fn act(sim: &Sim) -> Result<ExitCode, Error> {
     }
     let all = points.clone();
     let points = chosen(sim, points)?;
-    if points.len() > 1 && !sim.pcap.is_empty() {
-        return Err(Error::OneRunOnly);
+    let of_one_run = [
+        ("--pcap", !sim.pcap.is_empty()),
+        ("--repetitions", sim.repetitions.is_some()),
+    ];
+    let mut given = of_one_run.into_iter().filter(|(_, is_given)| *is_given);
+    if let Some((option, _)) = given.next().filter(|_| points.len() > 1) {
+        return Err(Error::OneRunOnly(option));
     }
     check_sweep(&document, &all, &mut files.reader())?;
     if sim.check {
@@ -188,7 +195,18 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<usize, Error> {
     experiment.scenario.watch.sample_every = sample_every(&experiment, sim);
     experiment.scenario.watch.hops = sim.hops;
     experiment.scenario.skip_steady = sim.skipping();
-    let done = runs::run(experiment, point, io::stderr().is_terminal())?;
+    let mut repetitions = sim
+        .repetitions
+        .as_deref()
+        .map(Repetitions::create)
+        .transpose()?;
+    let done = runs::run(
+        experiment,
+        point,
+        io::stderr().is_terminal(),
+        repetitions.as_mut(),
+    )?;
+    repetitions.map_or(Ok(()), Repetitions::end)?;
     name_notes(&done.report.notes[known..]);
     for (link, path) in links {
         let mut file = io::BufWriter::new(fs::File::create(&path).map_err(Error::file(&path))?);
@@ -198,23 +216,7 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<usize, Error> {
         file.flush().map_err(Error::file(&path))?;
     }
     if let Some(path) = &sim.csv {
-        write(path, &flows_csv(&done.report, None, true))?;
-        // Standard output gets one table.
-        if !is_stdout(Some(path)) {
-            write(&beside(path, ".ports.csv"), &ports_csv(&done.report))?;
-            if !done.report.collectives.is_empty() {
-                write(
-                    &beside(path, ".collectives.csv"),
-                    &collectives_csv(&done.report, None, true),
-                )?;
-            }
-            if sim.hops {
-                write(
-                    &beside(path, ".hops.csv"),
-                    &hops_csv(&done.report, None, true),
-                )?;
-            }
-        }
+        csvs(sim, path, &done.report)?;
     }
     if let Some(path) = &sim.parquet {
         parquets(sim, path, std::slice::from_ref(&done.report))?;
@@ -294,6 +296,25 @@ fn sweep(plan: &runs::RunPlan<'_>) -> Result<usize, Error> {
         output::print(summary::table(&reports))?;
     }
     Ok(failing(sim, &only))
+}
+
+/// The tables of one run.
+fn csvs(sim: &Sim, path: &Path, report: &Report) -> Result<(), Error> {
+    write(path, &flows_csv(report, None, true))?;
+    // Standard output gets one table.
+    if !is_stdout(Some(path)) {
+        write(&beside(path, ".ports.csv"), &ports_csv(report))?;
+        if !report.collectives.is_empty() {
+            write(
+                &beside(path, ".collectives.csv"),
+                &collectives_csv(report, None, true),
+            )?;
+        }
+        if sim.hops {
+            write(&beside(path, ".hops.csv"), &hops_csv(report, None, true))?;
+        }
+    }
+    Ok(())
 }
 
 fn parquets(sim: &Sim, path: &Path, reports: &[Report]) -> Result<(), Error> {

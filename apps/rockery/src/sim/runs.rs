@@ -5,12 +5,14 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ::sim::experiment::{Experiment, Progress};
-use ::sim::report::Report;
+use ::sim::report::{RepetitionReport, Report};
+use ::sim::world::EndedRepetition;
 use fabric_file::{Document, Point};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Done;
 use super::files::Files;
+use super::repetitions::Repetitions;
 use crate::Error;
 use crate::args::Sim;
 
@@ -71,7 +73,12 @@ pub(super) fn experiment(
 }
 
 /// Runs one experiment, and reports on it. `show`: with a bar on the terminal.
-pub(super) fn run(experiment: Experiment, point: &Point, show: bool) -> Result<Done, Error> {
+pub(super) fn run(
+    experiment: Experiment,
+    point: &Point,
+    show: bool,
+    repetitions: Option<&mut Repetitions>,
+) -> Result<Done, Error> {
     catch_interrupts();
     let bar = bar(
         STEPS,
@@ -94,7 +101,17 @@ pub(super) fn run(experiment: Experiment, point: &Point, show: bool) -> Result<D
         }
         !stopped()
     };
-    let ran = experiment.run(&mut watch)?;
+    let ran = match repetitions {
+        None => experiment.run(&mut watch)?,
+        Some(repetitions) => {
+            let mut tell = |ended: EndedRepetition| {
+                if let Some(one) = RepetitionReport::new(&experiment, ended) {
+                    repetitions.write(&one);
+                }
+            };
+            experiment.run_and_tell(&mut watch, Some(&mut tell))?
+        }
+    };
     bar.finish_and_clear();
     let mut report = Report::new(&experiment, &ran.results, ran.partial);
     report.settings.clone_from(point);
@@ -137,7 +154,7 @@ pub(super) fn all(plan: &RunPlan<'_>, show: bool) -> Result<Vec<(usize, Report)>
                             experiment.scenario.watch.sample_every = plan.sim.sample;
                             experiment.scenario.watch.hops = plan.sim.hops;
                             experiment.scenario.skip_steady = plan.sim.skipping();
-                            run(experiment, point, false).map(|done| done.report)
+                            run(experiment, point, false, None).map(|done| done.report)
                         });
                     done.lock()
                         .unwrap_or_else(PoisonError::into_inner)

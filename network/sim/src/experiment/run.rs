@@ -1,7 +1,7 @@
 //! Runs an experiment; an observer sees its progress and may stop it.
 
 use super::{Experiment, Paths};
-use crate::world::{Results, ScenarioError, World};
+use crate::world::{EndedRepetition, Results, ScenarioError, World};
 use fabric::{Span, Time};
 
 /// Events between two reports of progress, about: some 10 to 50 ms of a processor. Events are counted in
@@ -41,6 +41,19 @@ impl Experiment {
     /// # Errors
     /// When the scenario does not fit together, or has more samples than fit.
     pub fn run(&self, watch: &mut dyn FnMut(Progress) -> bool) -> Result<Ran, ScenarioError> {
+        self.run_and_tell(watch, None)
+    }
+
+    /// The same; `tell` is called with the repetitions of collectives soon after they have ended, in the
+    /// order of their ends.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_and_tell(
+        &self,
+        watch: &mut dyn FnMut(Progress) -> bool,
+        mut tell: Option<&mut dyn FnMut(EndedRepetition)>,
+    ) -> Result<Ran, ScenarioError> {
         let mut world = World::new(&self.scenario)?;
         if let Some(subnet) = &self.subnet {
             world.set_lanes(&subnet.setup);
@@ -56,7 +69,17 @@ impl Experiment {
         let mut partial = false;
         // The length of pieces has no effect on the results.
         let mut before = 0;
+        let mut told = Vec::new();
+        let mut tell = |world: &World| {
+            if let Some(tell) = &mut tell {
+                let ended = world.ended_repetitions(&mut told);
+                for one in ended {
+                    tell(one);
+                }
+            }
+        };
         while !world.run_until(world.now() + piece) {
+            tell(&world);
             let events = world.events() - before;
             before += events;
             piece = if events < EVENTS_PER_PIECE / 2 {
@@ -83,6 +106,7 @@ impl Experiment {
                 break;
             }
         }
+        tell(&world);
         if let Some(error) = world.sampling_error() {
             return Err(error);
         }

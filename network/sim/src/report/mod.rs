@@ -22,7 +22,7 @@ mod waits;
 
 pub use build::port_reports;
 pub use collective::{
-    CollectiveLink, CollectiveReport, LegReport, PathReport, collective_columns,
+    CollectiveLink, CollectiveReport, LegReport, PathReport, RepetitionReport, collective_columns,
     collective_sweep_rows, collectives_csv,
 };
 pub use csv::{flows_csv, hops_csv, ports_csv};

@@ -49,7 +49,9 @@ pub use collective::plan::{
     CollectivePlan, CollectiveWork, Cut, Job, LocalLinks, LocalPipe, Pipe, RankGroup,
 };
 pub use collective::schedule::{Extent, Peers, Piece, Schedule, Stage, StrandId, turns};
-pub use collective::{JobLink, JobRank, JobResult, Leg, LegKind, Need, RankState, StrandWait};
+pub use collective::{
+    EndedRepetition, JobLink, JobRank, JobResult, Leg, LegKind, Need, RankState, StrandWait,
+};
 pub use defaults::{Lossless, lossless_switches};
 pub use host::Receiving;
 pub use lanes::{LinkLanes, SubnetSetup};
@@ -319,6 +321,14 @@ impl World {
             .filter_map(|host| host.worker.as_ref())
             .map(|worker| worker.slices_left)
             .sum()
+    }
+
+    /// Repetitions of collectives that have ended at all of their ranks, without the first `told` of each
+    /// job, which are counted on.
+    pub fn ended_repetitions(&self, told: &mut Vec<u32>) -> Vec<EndedRepetition> {
+        told.resize(self.jobs, 0);
+        let hosts = self.parts.iter().flat_map(|part| &part.hosts);
+        collective::ended(hosts.filter_map(|host| host.worker.as_deref()), told)
     }
 
     /// Runs until the next moment of looking context.

@@ -13,7 +13,7 @@ pub(super) use text::collectives;
 
 use super::units::us;
 use crate::experiment::{Experiment, NamedJob, kind_name};
-use crate::world::{JobLink, JobRank, JobResult, RankState, Results};
+use crate::world::{EndedRepetition, JobLink, JobRank, JobResult, RankState, Results};
 use fabric_file::schema::CollectiveKind;
 use path::Splitter;
 use serde::{Deserialize, Serialize};
@@ -125,6 +125,47 @@ pub(super) fn reports(experiment: &Experiment, results: &Results) -> Vec<Collect
         })
     };
     experiment.collectives.iter().filter_map(one).collect()
+}
+
+/// A repetition of a collective, as soon as it has ended at all ranks.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RepetitionReport {
+    /// The name that the fabric file gives.
+    pub collective: String,
+    /// Which of the repetitions, from 1 on.
+    pub repetition: u64,
+    /// How many the file asks for.
+    pub repeat: u64,
+    /// When the last rank ended, in microseconds.
+    pub end_us: f64,
+    /// How long it took the rank that took longest.
+    pub time_us: f64,
+    /// [`CollectiveReport::algbw_bytes_per_s`] of this repetition.
+    pub algbw_bytes_per_s: Option<f64>,
+    /// [`CollectiveReport::busbw_bytes_per_s`] of this repetition.
+    pub busbw_bytes_per_s: Option<f64>,
+}
+
+impl RepetitionReport {
+    /// Of a repetition in an experiment; none of one that the experiment does not have.
+    pub fn new(experiment: &Experiment, ended: EndedRepetition) -> Option<Self> {
+        let plan = experiment.scenario.collectives.as_ref()?;
+        let job = plan.jobs.get(ended.job as usize)?;
+        let mut named = experiment.collectives.iter();
+        let named = named.find(|named| named.job == ended.job)?;
+        let ranks = plan.groups[job.group as usize].hosts.len() as f64;
+        let time_us = us(ended.time.0);
+        let algbw = (job.bytes > 0).then(|| job.bytes as f64 / time_us.max(1e-6) * 1e6);
+        Some(Self {
+            collective: named.name.clone(),
+            repetition: u64::from(ended.repetition) + 1,
+            repeat: u64::from(job.repeat),
+            end_us: us(ended.end.0),
+            time_us,
+            algbw_bytes_per_s: algbw,
+            busbw_bytes_per_s: algbw.map(|algbw| algbw * factor(named.kind, ranks)),
+        })
+    }
 }
 
 fn links(experiment: &Experiment, links: &[JobLink]) -> Vec<CollectiveLink> {

@@ -23,10 +23,10 @@ mod strand;
 mod worker;
 
 pub use critical::{Leg, LegKind};
-pub use outcome::{JobLink, JobRank, JobResult, Need, RankState, StrandWait};
+pub use outcome::{EndedRepetition, JobLink, JobRank, JobResult, Need, RankState, StrandWait};
 
 pub(super) use message::LocalMessage;
-pub(super) use outcome::job_result;
+pub(super) use outcome::{ended, job_result};
 pub(super) use packets::JobsByPacket;
 pub(super) use pipe::PipeEnd;
 pub(super) use worker::Worker;

@@ -3,7 +3,8 @@
 use super::critical::{Leg, critical_path};
 use super::schedule::{Schedule, Stage};
 use super::worker::{PartState, Worker};
-use fabric::Time;
+use fabric::{Span, Time};
+use std::collections::BTreeMap;
 
 /// A job, at all of its ranks.
 #[derive(Clone, PartialEq, Debug)]
@@ -64,6 +65,54 @@ pub enum RankState {
     Queued(u32),
     /// It exchanges data: what each of its strands waits for.
     Runs(Vec<StrandWait>),
+}
+
+/// A repetition of a job that has ended at all of its ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EndedRepetition {
+    /// The job, by its number in the plan.
+    pub job: u32,
+    /// Which of its repetitions, from 0 on.
+    pub repetition: u32,
+    /// How long it took the rank that took longest.
+    pub time: Span,
+    /// When the last rank ended.
+    pub end: Time,
+}
+
+/// The repetitions that have ended at all ranks, and that are not among the first `told` of their job: these
+/// are counted on. In the order of their ends.
+pub(in crate::world) fn ended<'a>(
+    workers: impl Iterator<Item = &'a Worker> + Clone,
+    told: &mut [u32],
+) -> Vec<EndedRepetition> {
+    let mut all = vec![u32::MAX; told.len()];
+    for part in workers.clone().flat_map(|worker| &worker.parts) {
+        let least = &mut all[part.job as usize];
+        *least = (*least).min(part.times.len() as u32);
+    }
+    let mut found: BTreeMap<(u32, u32), EndedRepetition> = BTreeMap::new();
+    for part in workers.flat_map(|worker| &worker.parts) {
+        let job = part.job as usize;
+        for repetition in told[job]..all[job] {
+            let [begin, end] = part.times[repetition as usize];
+            let one = EndedRepetition {
+                job: part.job,
+                repetition,
+                time: end - begin,
+                end,
+            };
+            let most = found.entry((part.job, repetition)).or_insert(one);
+            most.time = most.time.max(one.time);
+            most.end = most.end.max(end);
+        }
+    }
+    for (told, all) in told.iter_mut().zip(all).filter(|(_, all)| *all != u32::MAX) {
+        *told = all;
+    }
+    let mut found: Vec<EndedRepetition> = found.into_values().collect();
+    found.sort_by_key(|one| one.end);
+    found
 }
 
 /// What a strand waits for.
