@@ -149,7 +149,34 @@ const FUZZERS: &[Fuzzer] = &[
         seed: |_| None,
         seeds_min: 0,
     },
+    Fuzzer {
+        name: "traffic",
+        program: env!("CARGO_BIN_EXE_traffic"),
+        seed: traffic_of,
+        seeds_min: 30,
+    },
 ];
+
+/// A line of each kind of file, with numbers from a frame.
+fn traffic_of(frame: &[u8]) -> Option<Vec<u8>> {
+    let byte = |place: usize| frame.get(place).copied();
+    let (from, to, bytes) = (byte(29)? % 8, byte(33)? % 8, frame.len());
+    let (which, text) = match byte(5)? % 3 {
+        0 => (
+            0,
+            format!("from,to,bytes,start_ns\nh{from},h{to},{bytes},{from}\n"),
+        ),
+        1 => (
+            1,
+            format!("{bytes} {}.5\n{} 100\n", byte(29)? % 100, 2 * bytes),
+        ),
+        _ => (
+            2,
+            format!("Nodes 8\nConnections 1\n{from}->{to} start {from}.5 size {bytes}\n"),
+        ),
+    };
+    Some([&[which][..], text.as_bytes()].concat())
+}
 
 fn transport_of(frame: &[u8]) -> Option<Vec<u8>> {
     let (headers, datagram) = wire::FrameHeaders::parse(frame).ok()?;
