@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use vendors::facts::PlannedLink;
 use vendors::switch_facts::Shown;
 use vendors::text::ReadError;
-use vendors::{Area, Dialect, Imported, Intent, NotUnderstood, PathSpread};
+use vendors::{Area, Configuration, Dialect, Imported, Intent, NotUnderstood, PathSpread};
 
 use crate::configuration_text::ConfigurationText;
 use crate::marks::Marks;
@@ -172,6 +172,25 @@ fn without_ports(file: &str) -> NotUnderstood {
     }
 }
 
+/// The groups of ports without those that are down, which are named.
+fn without_down(read: Configuration, not_judged: &mut Vec<NotUnderstood>) -> Vec<Intent> {
+    let mut groups = read.groups;
+    let down = read.outcomes.down_ports();
+    let of_qos = groups.iter().flat_map(|group| &group.ports);
+    let of_qos: BTreeSet<&str> = of_qos.map(|port| port.name.as_str()).collect();
+    let concerns = |line: &&NotUnderstood| {
+        let mut ports = line.ports.iter();
+        ports.any(|port| of_qos.contains(port.as_str()))
+    };
+    let lines = read.outcomes.lines_not_judged().iter();
+    not_judged.extend(lines.filter(concerns).cloned());
+    for group in &mut groups {
+        group.ports.retain(|port| !down.contains(&port.name));
+    }
+    groups.retain(|group| !group.ports.is_empty());
+    groups
+}
+
 /// What is said of a configuration beside outputs of a system that is known.
 fn of_no_system(file: &str) -> NotUnderstood {
     let why = "the configuration is of no system that is known, and is not read";
@@ -227,11 +246,12 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
         };
         ReadError::new(file, first.map_or(1, |line| line.line), what)
     })?;
+    let mut not_judged: Vec<NotUnderstood> = Vec::new();
     let groups = match (detected, &configuration) {
         (Some(dialect), Some(configuration)) => {
             let read = dialect.read_groups(file, configuration)?;
             left.extend(read.outcomes.left());
-            read.groups
+            without_down(read, &mut not_judged)
         }
         (None, Some(_)) => {
             left.push(of_no_system(file));
@@ -241,7 +261,7 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
     };
     // `set [find] …` of a part of a configuration, for example, changes no port that is in it.
     let is_named = left.iter().any(|line| !line.areas.is_empty());
-    if groups.is_empty() && shown.each().next().is_none() && !is_named {
+    if groups.is_empty() && shown.each().next().is_none() && !is_named && not_judged.is_empty() {
         left.push(without_ports(file));
     }
     if let (Some(Dialect::Junos), Some(configuration)) = (detected, &configuration) {
@@ -254,8 +274,9 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
     };
     let pools = imported.as_ref().and_then(Imported::pools);
     let version = imported.as_ref().and_then(Imported::version);
-    let not_judged = imported.as_ref().map(Imported::not_simulated);
-    let not_judged = not_judged.map_or_else(Vec::new, <[_]>::to_vec);
+    if let Some(imported) = &imported {
+        not_judged.extend_from_slice(imported.not_simulated());
+    }
     let ports = groups.iter().flat_map(|group| &group.ports);
     let ports = ports.map(|port| port.name.as_str());
     Ok(SwitchFacts {

@@ -68,8 +68,8 @@ impl Block<'_> {
 pub(crate) fn interfaces(text: &str) -> Vec<String> {
     let text = text.strip_prefix("range ").unwrap_or(text);
     let mut found: Vec<String> = Vec::new();
-    // The kind and the module of the name before are those of a number without them.
-    let mut before = String::new();
+    // The kind of the name before is that of numbers without it; a single number is of its module, too.
+    let (mut kind_before, mut before) = (String::new(), String::new());
     let digits = |text: &str| {
         let rest = text.trim_end_matches(|letter: char| letter.is_ascii_digit());
         text.len() - rest.len()
@@ -83,10 +83,15 @@ pub(crate) fn interfaces(text: &str) -> Vec<String> {
             is_number.then_some((from.trim(), number))
         });
         let first = range.map_or(part, |(first, _)| first);
-        let name = match digits(first) == first.len() {
-            true => format!("{before}{first}"),
-            false => first.to_owned(),
+        let (kind, place) = kind_and_place(first);
+        let name = match (kind.is_empty(), digits(place) == place.len()) {
+            (true, true) => format!("{before}{place}"),
+            (true, false) => format!("{kind_before}{place}"),
+            (false, _) => format!("{kind}{place}"),
         };
+        if !kind.is_empty() {
+            kind.clone_into(&mut kind_before);
+        }
         let (base, number) = name.split_at(name.len() - digits(&name));
         base.clone_into(&mut before);
         match (number.parse::<u32>(), range) {
@@ -100,6 +105,20 @@ pub(crate) fn interfaces(text: &str) -> Vec<String> {
     }
     found.truncate(PORTS_MAX);
     found
+}
+
+/// The kind of an interface, and where it is: `Ethernet` and `1/1`. A blank between them, and a kind that is
+/// shortened as people type it, are those of the whole name.
+fn kind_and_place(name: &str) -> (String, &str) {
+    let at = name.find(|letter: char| letter.is_ascii_digit());
+    let (kind, place) = name.split_at(at.unwrap_or(name.len()));
+    let kind = kind.trim_end();
+    // Names of three numbers are written in small letters by OS10.
+    let is_short = kind.len() < 8 && "ethernet".starts_with(&kind.to_ascii_lowercase());
+    if is_short && !kind.is_empty() && !place.is_empty() && place.split('/').count() < 3 {
+        return ("Ethernet".to_owned(), place);
+    }
+    (kind.to_owned(), place)
 }
 
 /// Interfaces of one command at most.
@@ -181,7 +200,22 @@ mod tests {
                 "Ethernet1/1-3",
                 &["Ethernet1/1", "Ethernet1/2", "Ethernet1/3"],
             ),
-            ("Ethernet1/1-2,1/7", &["Ethernet1/1", "Ethernet1/2", "1/7"]),
+            (
+                "Ethernet1/1-2,1/7",
+                &["Ethernet1/1", "Ethernet1/2", "Ethernet1/7"],
+            ),
+            (
+                "ETH 14/1, 15/1,2, et16/1-2",
+                &[
+                    "Ethernet14/1",
+                    "Ethernet15/1",
+                    "Ethernet15/2",
+                    "Ethernet16/1",
+                    "Ethernet16/2",
+                ],
+            ),
+            ("ethernet 1/1/1:1", &["ethernet1/1/1:1"]),
+            ("e1/3", &["Ethernet1/3"]),
             (
                 "Ethernet1/1-2, Ethernet1/7",
                 &["Ethernet1/1", "Ethernet1/2", "Ethernet1/7"],

@@ -449,7 +449,11 @@ impl Dialect {
             ),
             (
                 Self::NxOs,
-                has("type network-qos") && (has("c-8q-") || has("c-out-") || has("qos-group")),
+                has("class type network-qos ")
+                    || has("class type queuing ")
+                    || (has("priority-flow-control mode ")
+                        && !has(" no-drop")
+                        && has_interfaces(text, 2)),
             ),
             (
                 Self::Eos,
@@ -460,7 +464,10 @@ impl Dialect {
             ),
             (
                 Self::Os10,
-                has("trust dscp-map ") || has("trust dot1p-map ") || has("dcbx enable"),
+                has("trust dscp-map ")
+                    || has("trust dot1p-map ")
+                    || has("dcbx enable")
+                    || (has("priority-flow-control mode ") && has_interfaces(text, 3)),
             ),
             (
                 Self::Windows,
@@ -500,6 +507,19 @@ impl Dialect {
         };
         own.unwrap_or_else(|| remedy.in_words())
     }
+}
+
+/// Whether a text has interfaces of so many numbers: `Ethernet1/1` of NX-OS has two, `ethernet1/1/1` of OS10
+/// three.
+fn has_interfaces(text: &str, numbers: usize) -> bool {
+    let names = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("interface "));
+    let mut firsts = names.map(|name| {
+        let name = name.trim().strip_prefix("range ").unwrap_or(name.trim());
+        name.split([',', '-']).next().unwrap_or_default()
+    });
+    firsts.any(|name| name.starts_with(['E', 'e']) && name.split('/').count() == numbers)
 }
 
 /// A configuration, read.

@@ -12,21 +12,32 @@ pub(crate) fn read_settings<'a: 'b, 'b>(
     outcomes: &mut Outcomes,
     mut read: impl FnMut(&'b Block<'a>, &mut Outcomes) -> Result<bool, ReadError>,
 ) -> bool {
-    let mut is_unknown = false;
+    let (mut is_unknown, mut shut) = (false, None);
     for line in lines {
+        match line.line.text {
+            "shutdown" => shut = Some(line.line.number),
+            "no shutdown" => shut = None,
+            _ => {}
+        }
         match read(line, outcomes) {
             Ok(true) => outcomes.applied(line.line.number),
             Ok(false) if is_irrelevant(line.line.text) => {
                 outcomes.irrelevant(line.line.number);
                 line.pass_below(outcomes);
             }
-            // A line that nothing is known of is not understood.
-            Ok(false) => is_unknown |= Area::of(line.line.text).contains(&Area::Pfc),
+            // A line that nothing is known of is not understood, and concerns these ports only.
+            Ok(false) => {
+                outcomes.unknown(line.line.number);
+                is_unknown |= Area::of(line.line.text).contains(&Area::Pfc);
+            }
             Err(error) => {
                 outcomes.not_understood(&error);
                 is_unknown = true;
             }
         }
+    }
+    if let Some(line) = shut {
+        outcomes.down(line);
     }
     is_unknown
 }

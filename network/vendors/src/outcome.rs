@@ -2,7 +2,7 @@
 //! A line that no reader has spoken about is not understood.
 
 use core::fmt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::text::{Line, ReadError, shortened};
 
@@ -175,6 +175,10 @@ pub struct Outcomes {
     ports: Vec<String>,
     /// How often an output was read once more without a line.
     retries: usize,
+    /// The ports that are down.
+    down: BTreeSet<String>,
+    /// Lines whose settings no rule judges.
+    not_judged: Vec<NotUnderstood>,
 }
 
 impl Outcomes {
@@ -193,6 +197,8 @@ impl Outcomes {
             lines: lines.iter().map(entry).collect(),
             ports: Vec::new(),
             retries: 0,
+            down: BTreeSet::new(),
+            not_judged: Vec::new(),
         }
     }
 
@@ -237,6 +243,46 @@ impl Outcomes {
         self.set(line, Outcome::Irrelevant);
     }
 
+    /// Nothing is known of the line.
+    pub(crate) fn unknown(&mut self, line: usize) {
+        let text = self.lines.get(&line).map_or("", |entry| &entry.text);
+        let why = not_known(text);
+        self.set(line, Outcome::NotUnderstood(why));
+    }
+
+    /// The line is understood, and no rule judges what it sets.
+    pub(crate) fn not_judged(&mut self, line: usize, why: String) {
+        self.not_judged.push(NotUnderstood {
+            file: self.file.clone(),
+            line,
+            why,
+            ports: self.ports.clone(),
+            areas: Vec::new(),
+        });
+    }
+
+    /// The ports that lines concern which are read now are down: no packet passes them.
+    pub(crate) fn down(&mut self, line: usize) {
+        let names = self.ports.join(", ");
+        let text = self.lines.get(&line).map_or("", |entry| &entry.text);
+        let why = format!(
+            "\"{}\": {names} is down, and is not judged",
+            shortened(text)
+        );
+        self.down.extend(self.ports.iter().cloned());
+        self.not_judged(line, why);
+    }
+
+    /// The names of ports that are down.
+    pub fn down_ports(&self) -> &BTreeSet<String> {
+        &self.down
+    }
+
+    /// The lines that are understood, and whose settings no rule judges.
+    pub fn lines_not_judged(&self) -> &[NotUnderstood] {
+        &self.not_judged
+    }
+
     /// The line of an error was not understood.
     pub(crate) fn not_understood(&mut self, error: &ReadError) {
         self.set(error.line, Outcome::NotUnderstood(error.what.clone()));
@@ -260,10 +306,7 @@ impl Outcomes {
     /// Each line with its outcome, in order.
     pub fn each(&self) -> impl Iterator<Item = (usize, Outcome)> {
         self.lines.iter().map(|(number, entry)| {
-            let unknown = || {
-                let text = shortened(&entry.text);
-                Outcome::NotUnderstood(format!("\"{text}\": this line is not known"))
-            };
+            let unknown = || Outcome::NotUnderstood(not_known(&entry.text));
             (*number, entry.outcome.clone().unwrap_or_else(unknown))
         })
     }
@@ -292,6 +335,11 @@ impl Outcomes {
         }
         found
     }
+}
+
+/// What is said of a line of which nothing is known.
+fn not_known(text: &str) -> String {
+    format!("\"{}\": this line is not known", shortened(text))
 }
 
 #[cfg(test)]

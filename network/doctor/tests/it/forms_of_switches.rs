@@ -1,7 +1,7 @@
 //! Further forms of what other people have of their switches, each with its right value.
 
 use doctor::{Finding, SwitchFacts, check, read_switch};
-use vendors::Dialect;
+use vendors::{Area, Dialect};
 
 use super::inputs::{asked, rules, with};
 
@@ -203,4 +203,197 @@ fn a_fix_switches_on_what_is_there_and_takes_no_class_from_others() {
             .fix
             .contains("PFC profile's traffic-class=5")
     );
+}
+
+const EOS: &str = "qos map dscp 26 to traffic-class 3
+interface Ethernet1/1
+   mtu 9214
+   qos trust dscp
+   priority-flow-control on
+   priority-flow-control priority 3 no-drop
+   tx-queue 3
+      random-detect ecn minimum-threshold 150 kbytes maximum-threshold 1500 kbytes
+interface Ethernet2/1
+   mtu 9214
+   qos trust dscp
+   priority-flow-control on
+   priority-flow-control priority 3 no-drop
+   tx-queue 3
+      random-detect ecn minimum-threshold 150 kbytes maximum-threshold 1500 kbytes
+";
+
+const NXOS: &str = "class-map type qos match-any RDMA
+  match dscp 26
+policy-map type qos IN
+  class RDMA
+    set qos-group 3
+policy-map type network-qos NQ
+  class type network-qos c-8q-nq3
+    mtu 9216
+    pause pfc-cos 3
+policy-map type queuing OUT
+  class type queuing c-out-8q-q3
+    random-detect minimum-threshold 150 kbytes maximum-threshold 1500 kbytes drop-probability 100 weight 0 ecn
+system qos
+  service-policy type queuing output OUT
+  service-policy type network-qos NQ
+interface Ethernet1/1
+  priority-flow-control mode on
+  mtu 9216
+  service-policy type qos input IN
+";
+
+const OS10: &str = "class-map type network-qos N3
+ match qos-group 3
+trust dscp-map D
+ qos-group 3 dscp 26
+wred W
+ random-detect color green minimum-threshold 150 maximum-threshold 1500 drop-probability 100
+ random-detect ecn
+class-map type queuing Q3
+ match queue 3
+policy-map type network-qos P
+ class N3
+  pause
+  pfc-cos 3
+policy-map type queuing O
+ class Q3
+  random-detect W
+interface ethernet1/1/1
+ mtu 9216
+ priority-flow-control mode on
+ trust-map dscp D
+ service-policy input type network-qos P
+ service-policy output type queuing O
+";
+
+#[test]
+fn interfaces_of_one_command_have_whole_names() {
+    for (name, expected) in [
+        ("Ethernet1/1,3/1", ["Ethernet1/1", "Ethernet3/1"]),
+        ("Eth 1/1, 3/1", ["Ethernet1/1", "Ethernet3/1"]),
+        ("et1/1,3", ["Ethernet1/1", "Ethernet1/3"]),
+        ("e1/1-2", ["Ethernet1/1", "Ethernet1/2"]),
+    ] {
+        let text = EOS
+            .split("interface Ethernet2/1")
+            .next()
+            .unwrap_or_default();
+        let text = with(text, "Ethernet1/1", name);
+        assert_eq!(ports(&switch(&text)), [expected], "{name}");
+        let text = with(NXOS, "Ethernet1/1", name);
+        assert_eq!(ports(&switch(&text)), [expected], "{name}");
+    }
+}
+
+#[test]
+fn a_line_that_is_not_known_concerns_the_interface_that_it_is_of() {
+    assert_eq!(found(EOS), []);
+    for line in [
+        "no service-profile ROCE",
+        "priority-flow-control pause maybe",
+        "qos frobnicate",
+    ] {
+        let odd = with(
+            EOS,
+            "interface Ethernet2/1\n",
+            &format!("interface Ethernet2/1\n   {line}\n"),
+        );
+        let read = switch(&odd);
+        assert_eq!(self::odd(&read), [10], "{line}");
+        for group in &read.groups {
+            let all = [Area::Classes, Area::Pfc, Area::Ecn, Area::Queues, Area::Mtu];
+            let is_known = all.iter().all(|area| group.unknown(*area).is_none());
+            assert_eq!(
+                is_known,
+                group.ports[0].name == "Ethernet1/1",
+                "{line}: {group:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_port_that_is_shut_is_not_judged() {
+    let eos = with(
+        EOS,
+        "interface Ethernet2/1\n   mtu 9214\n",
+        "interface Ethernet2/1\n   shutdown\n   mtu 1500\n",
+    );
+    let nxos = format!(
+        "{NXOS}interface Ethernet1/2\n  flowcontrol receive on\n  priority-flow-control mode on\n"
+    );
+    let os10 = format!(
+        "{OS10}interface ethernet1/1/2\n flowcontrol receive on\n priority-flow-control mode on\n"
+    );
+    for (text, shut) in [(eos, ""), (nxos, "  shutdown\n"), (os10, " shutdown\n")] {
+        let text = format!("{text}{shut}");
+        let read = switch(&text);
+        assert_eq!(found(&text), [], "{text}");
+        assert_eq!(
+            read.groups
+                .iter()
+                .map(|group| group.ports.len())
+                .sum::<usize>(),
+            1
+        );
+        let said: Vec<String> = read.not_judged.iter().map(ToString::to_string).collect();
+        assert!(said.len() == 1 && said[0].contains("is down"), "{said:?}");
+        let up = text.replace("shutdown\n", "no shutdown\n");
+        assert_ne!(found(&up), [], "{up}");
+    }
+}
+
+#[test]
+fn a_part_of_a_configuration_is_recognised_by_its_interfaces() {
+    let interface = "interface Ethernet1/1\n  switchport mode trunk\n  \
+                     priority-flow-control mode on\n  mtu 9216\n";
+    let read = switch(interface);
+    assert_eq!((read.dialect, odd(&read)), (Dialect::NxOs, vec![1]));
+    assert!(
+        read.groups[0].unknown(Area::Pfc).is_some(),
+        "which classes are lossless is elsewhere"
+    );
+    assert_eq!(found(interface), []);
+    let os10 = interface.replace("Ethernet1/1", "range ethernet1/1/1-1/1/4");
+    assert_eq!(switch(&os10).dialect, Dialect::Os10);
+    // Arista's word of older versions.
+    let eos = "interface Ethernet1/1\n   dcbx mode ieee\n   priority-flow-control mode on\n   \
+               priority-flow-control priority 3 no-drop\n   qos trust cos\n";
+    let read = switch(eos);
+    assert_eq!((read.dialect, odd(&read)), (Dialect::Eos, vec![]));
+    assert_eq!(read.groups[0].pfc_send, 1 << 3);
+}
+
+#[test]
+fn thresholds_in_units_of_the_device_mark() {
+    for unit in ["segments", "%", "percent", "milliseconds", "microseconds"] {
+        let read = switch(&EOS.replace("kbytes", unit));
+        assert_eq!(read.left, [], "{unit}");
+        assert_eq!(check(&[], &[read], asked(26)), [], "{unit}");
+    }
+    assert_eq!(odd(&switch(&EOS.replace("kbytes", "furlongs"))), [8, 15]);
+}
+
+#[test]
+fn a_map_that_is_not_there_leaves_its_area_unknown() {
+    assert_eq!(found(OS10), []);
+    for (from, to, area) in [
+        ("trust-map dscp D", "trust-map dscp default", Area::Classes),
+        (
+            "network-qos P\n service",
+            "network-qos X\n service",
+            Area::Pfc,
+        ),
+        ("queuing O\n", "queuing X\n", Area::Queues),
+    ] {
+        let text = match to.starts_with("queuing") {
+            true => format!("{}{to}", OS10.strip_suffix(from).unwrap_or_default()),
+            false => with(OS10, from, to),
+        };
+        let read = switch(&text);
+        assert_eq!(read.left.len(), 1, "{:?}", read.left);
+        assert!(read.left[0].areas.contains(&area), "{:?}", read.left);
+        assert_eq!(check(&[], &[read], asked(26)), [], "{to}");
+    }
 }

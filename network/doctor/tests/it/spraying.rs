@@ -225,7 +225,7 @@ fn nxos_names_the_ports_in_one_block() {
     let text = "hardware profile dlb\n mode policy-driven per-packet\n dlb-interface Ethernet1/1 , Eth1/2\n \
                 mac-address 00:00:5e:00:53:cd\n flowlet-aging 1024\n static-pinning\n source Ethernet1/5 \
                 destination Ethernet1/6\ninterface Ethernet1/1-3\n  mtu 9216\n  \
-                priority-flow-control mode on\ninterface Ethernet1/2\n  no shutdown\n";
+                priority-flow-control mode auto\ninterface Ethernet1/2\n  no shutdown\n";
     let by_port = of_ports(Dialect::NxOs, text);
     let of = |name: &str| {
         by_port

@@ -282,8 +282,14 @@ impl Profile {
     ) -> Result<bool, ReadError> {
         let line = block.line.number;
         match block.line.words().as_slice() {
-            ["priority-flow-control", "on"] => self.pfc_on = true,
-            ["priority-flow-control", "off"] | ["no", "priority-flow-control"] => {
+            // Older versions have the word `mode`.
+            ["priority-flow-control", "on"] | ["priority-flow-control", "mode", "on"] => {
+                self.pfc_on = true;
+            }
+            ["priority-flow-control", "off"]
+            | ["priority-flow-control", "mode", "off"]
+            | ["no", "priority-flow-control"]
+            | ["no", "priority-flow-control", "mode", ..] => {
                 self.pfc_on = false;
             }
             ["priority-flow-control", "priority", values, "no-drop"] => {
@@ -335,6 +341,9 @@ fn shape(file: &str, line: &Block<'_>, rate: &str, unit: &str) -> Result<Highest
     })
 }
 
+/// Units of thresholds that depend on the device: cells, a part of its memory, or time.
+const OTHER_UNITS: [&str; 5] = ["segments", "percent", "%", "milliseconds", "microseconds"];
+
 fn read_queue(block: &Block<'_>, queue: &mut Queue, file: &str) -> Result<(), ReadError> {
     let value = |word: &str, max| number(file, block.line.number, word, 0..=max);
     match block.line.words().as_slice() {
@@ -364,11 +373,17 @@ fn read_queue(block: &Block<'_>, queue: &mut Queue, file: &str) -> Result<(), Re
                 ["max-mark-probability", percent, ..] => value(percent, 100)? as u8,
                 _ => 100,
             };
-            queue.ecn = Some(Ecn::Thresholds {
-                min: bytes(min, unit)?,
-                max: bytes(max, unit2)?,
-                percent,
-            });
+            // Where thresholds are no bytes, the queue marks, and where it begins is the device's.
+            let is_other = |unit: &str| OTHER_UNITS.contains(&unit);
+            queue.ecn = if is_other(unit) && is_other(unit2) {
+                Some(Ecn::Automatic)
+            } else {
+                Some(Ecn::Thresholds {
+                    min: bytes(min, unit)?,
+                    max: bytes(max, unit2)?,
+                    percent,
+                })
+            };
         }
         ["shape", "rate", rate] => queue.rate = Some(shape(file, block, rate, "kbps")?),
         ["shape", "rate", rate, unit] => queue.rate = Some(shape(file, block, rate, unit)?),

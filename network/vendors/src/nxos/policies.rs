@@ -59,6 +59,20 @@ pub(super) struct Policies<'a> {
 }
 
 impl<'a> Policies<'a> {
+    /// Whether the text has no policies, and attaches none to the switch.
+    pub(super) fn is_empty(&self) -> bool {
+        let system = [
+            self.system_network,
+            self.system_output,
+            self.system_input_queuing,
+            self.system_input,
+        ];
+        self.inputs.is_empty()
+            && self.network.is_empty()
+            && self.queuing.is_empty()
+            && system.iter().all(Option::is_none)
+    }
+
     /// Takes a command that is not of an interface; whether it is one of QoS.
     pub(super) fn take(&mut self, file: &str, block: &Block<'a>, outcomes: &mut Outcomes) -> bool {
         match block.line.words().as_slice() {

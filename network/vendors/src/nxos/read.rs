@@ -200,6 +200,10 @@ fn intent(
             None => missing(&mut intent, "network-qos", name, &[Area::Pfc]),
         }
     }
+    // A text without policies is a part: the one that says which classes are lossless is elsewhere.
+    if own.mode == Some("on") && policies.is_empty() {
+        missing(&mut intent, "network-qos", "of system qos", &[Area::Pfc]);
+    }
     // With the mode auto the neighbour's DCBX decides: PFC is on where both ends agree.
     if own.mode == Some("off") {
         pfc = 0;

@@ -138,8 +138,8 @@ fn intent(
         global_pause: own.global_pause,
         ..Intent::default()
     };
-    let mut missing = |intent: &mut Intent, name: &str, areas: &[Area]| {
-        let what = format!("there is no map or policy \"{name}\"");
+    let mut missing = |intent: &mut Intent, kind: &str, name: &str, areas: &[Area]| {
+        let what = format!("there is no {kind} \"{name}\"");
         outcomes.not_understood(&block.wrong(file, &what));
         areas
             .iter()
@@ -148,7 +148,7 @@ fn intent(
     let (dscp, pcp) = own.trust;
     match (dscp, dscp.and_then(|name| policies.dscp.get(name))) {
         (Some(_), Some(map)) => (intent.dscp, intent.trust) = (*map, Trust::Dscp),
-        (Some(name), None) => missing(&mut intent, name, &[Area::Classes]),
+        (Some(name), None) => missing(&mut intent, "trust map", name, &[Area::Classes]),
         (None, _) => {}
     }
     match (pcp, pcp.and_then(|name| policies.pcp.get(name))) {
@@ -156,25 +156,30 @@ fn intent(
             intent.pcp = *map;
             intent.trust = Trust::of(intent.trust.dscp(), true);
         }
-        (Some(name), None) => missing(&mut intent, name, &[Area::Classes]),
+        (Some(name), None) => missing(&mut intent, "trust map", name, &[Area::Classes]),
         (None, _) => {}
     }
     if let Some(name) = own.input
         && !policies.classify(name, &mut intent)
     {
-        missing(&mut intent, name, &[Area::Classes]);
+        missing(&mut intent, "service-policy", name, &[Area::Classes]);
     }
     if let Some(name) = own.queuing {
         match policies.queuing.get(name) {
             Some(queues) => intent.queues = *queues,
-            None => missing(&mut intent, name, &[Area::Queues, Area::Ecn]),
+            None => missing(
+                &mut intent,
+                "policy of queues with ecn",
+                name,
+                &[Area::Queues, Area::Ecn],
+            ),
         }
     }
     let mut pfc = 0;
     if let Some(name) = own.network {
         match policies.network.get(name) {
             Some(classes) => pfc = *classes,
-            None => missing(&mut intent, name, &[Area::Pfc]),
+            None => missing(&mut intent, "network-qos policy", name, &[Area::Pfc]),
         }
     }
     if !own.pfc_on {
