@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# sanitize.sh [miri] [thread] [address]: shared-memory channels under Miri, ThreadSanitizer and
-# AddressSanitizer; without arguments, under all three. Needs rustup, and installs the nightly toolchain
-# and the standard library's sources where they are missing. docs/testing.md says what each shows.
+# sanitize.sh [miri] [thread] [address] [attacks]: shared-memory channels under Miri, ThreadSanitizer and
+# AddressSanitizer, and servers under AddressSanitizer while they are attacked (as root); without arguments,
+# all four. Needs rustup, and installs the nightly toolchain and the standard library's sources where they
+# are missing. docs/testing.md says what each shows.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 toolchain=nightly
@@ -45,10 +46,24 @@ address() {
   sanitized address
 }
 
-(($#)) || set -- miri thread address
+attacks() {
+  # The command alone: programs that are not built with the sanitizer cannot load libraries that are.
+  local built=target/address/$target/debug file
+  cargo build --workspace --all-targets
+  RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/address \
+    cargo +$toolchain build --target "$target" -p rockery --bin rockery
+  for file in target/debug/*.so target/debug/rockery-bench target/debug/rockery-device-plugin; do
+    ln -sf "$PWD/$file" "$built/"
+  done
+  # Freed memory is kept for a while, which the bounds of the attacks do not know.
+  ROCKERY_TEST_IS_BUILT=1 CARGO_TARGET_DIR=$PWD/$built/.. ASAN_OPTIONS=quarantine_size_mb=8 \
+    scripts/as-root.sh target/debug/attack --short --sanitized
+}
+
+(($#)) || set -- miri thread address attacks
 for which; do
   case $which in
-    miri | thread | address) ("$which") ;;
-    *) sed -n '2,4s/^# //p' "$0" >&2 && exit 2 ;;
+    miri | thread | address | attacks) ("$which") ;;
+    *) sed -n '2,5s/^# //p' "$0" >&2 && exit 2 ;;
   esac
 done

@@ -12,7 +12,9 @@ use wire::nvme::rdma::Request;
 use wire::{PartitionKey, Psn, Qpn};
 
 use crate::Outcome;
-use crate::place::{Effort, Place, descriptors, peak_memory_mib, random, route, v4, wait_for};
+use crate::place::{
+    Effort, Place, descriptors, memory_limit, peak_memory_mib, random, route, v4, wait_for,
+};
 
 /// The port of NVMe over RDMA.
 const NVME: u16 = 4420;
@@ -153,7 +155,7 @@ fn flood(place: &Place, server: &Process, packets: &[Vec<u8>], effort: Effort) -
     let after = peak_memory_mib(server).ok_or("the target has ended")?;
     let open = descriptors(server).ok_or("the target has ended")?;
     let grown = after.saturating_sub(before);
-    if grown > MEMORY_MIB || open > DESCRIPTORS {
+    if grown > memory_limit(MEMORY_MIB) || open > DESCRIPTORS {
         return Err(format!(
             "{} REQs: {grown} MiB more memory, {open} descriptors",
             sent.packets

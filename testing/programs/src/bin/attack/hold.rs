@@ -9,7 +9,7 @@ use programs::probe::Probe;
 use programs::{Job, Machine, Rockery};
 
 use crate::Outcome;
-use crate::place::{Effort, Place, peak_memory_mib, v4, wait_for};
+use crate::place::{Effort, Place, memory_limit, peak_memory_mib, v4, wait_for};
 
 const NVME: u16 = 4420;
 pub(crate) const NQN: &str = "nqn.2024-01.org.example:disk";
@@ -160,10 +160,10 @@ fn hold(effort: Effort, queue: u16) -> Outcome {
         kept = resident_mib(&server)
             .unwrap_or(u64::MAX)
             .saturating_sub(before);
-        Ok(kept <= KEPT_MIB)
+        Ok(kept <= memory_limit(KEPT_MIB))
     });
     let figures = format!("{}: {peak} MiB more memory, {kept} kept", said.trim());
-    match (peak <= MEMORY_MIB, is_back) {
+    match (peak <= memory_limit(MEMORY_MIB), is_back) {
         (true, Ok(true)) => host_reads(&place).map(|()| format!("{figures}; a host reads")),
         _ => Err(figures),
     }

@@ -1,8 +1,9 @@
 //! Attacks on rockery's programs, bounded in time and packets, each with what the victim may lose at most.
 //! Needs root, or root in a user namespace, for network namespaces and raw sockets: `make attack`.
 //!
-//! `attack [--short] [--markdown] [--list] [NAME…]`: all attacks, or those whose names contain a word;
-//! `--short` is what CI runs, and `--list` prints the attacks and tries none. The exit status is 1 when a
+//! `attack [--short] [--sanitized] [--markdown] [--list] [NAME…]`: all attacks, or those whose names contain
+//! a word; `--short` is what CI runs, `--sanitized` lets programs that are built with a sanitizer take more
+//! memory, and `--list` prints the attacks and tries none. The exit status is 1 when a
 //! victim lost more than it may.
 
 mod cm;
@@ -315,7 +316,7 @@ fn main() -> ExitCode {
     let (options, names): (Vec<String>, Vec<String>) = std::env::args()
         .skip(1)
         .partition(|word| word.starts_with("--"));
-    let known = ["--short", "--markdown", "--list"];
+    let known = ["--short", "--sanitized", "--markdown", "--list"];
     if let Some(unknown) = options.iter().find(|word| !known.contains(&word.as_str())) {
         eprintln!("attack: {unknown}: there are {}", known.join(", "));
         return ExitCode::from(2);
@@ -325,6 +326,9 @@ fn main() -> ExitCode {
     } else {
         Effort::Long
     };
+    if options.iter().any(|word| word == "--sanitized") {
+        place::expect_sanitized();
+    }
     let markdown = options.iter().any(|word| word == "--markdown");
     let chosen =
         |attack: &&Attack| names.is_empty() || names.iter().any(|word| attack.name.contains(word));

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use command::process::peak_resident_kib;
 use programs::forge::{self, Route};
@@ -35,6 +36,27 @@ impl Effort {
             Self::Short => 3,
             Self::Long => 30,
         }
+    }
+}
+
+/// Whether the programs are built with a sanitizer, which keeps freed memory, and margins around the rest.
+static IS_SANITIZED: AtomicBool = AtomicBool::new(false);
+
+/// How much more memory a program may take that is built with AddressSanitizer: four to ten times as much
+/// was seen.
+const SANITIZED_FACTOR: u64 = 16;
+
+/// Says that the programs are built with a sanitizer.
+pub(crate) fn expect_sanitized() {
+    IS_SANITIZED.store(true, Ordering::Relaxed);
+}
+
+/// The memory that a program may lose, in MiB, where it loses `mib` as users have it.
+pub(crate) fn memory_limit(mib: u64) -> u64 {
+    if IS_SANITIZED.load(Ordering::Relaxed) {
+        mib * SANITIZED_FACTOR
+    } else {
+        mib
     }
 }
 

@@ -12,7 +12,7 @@ use programs::{Job, Rockery};
 
 use crate::Outcome;
 use crate::hold::{HOST, KEPT_MIB, NQN, SOURCES, add_sources, resident_mib};
-use crate::place::{Effort, Place, peak_memory_mib, v4, wait_for};
+use crate::place::{Effort, Place, memory_limit, peak_memory_mib, v4, wait_for};
 
 const NVME: u16 = 4420;
 /// What the victim may lose: the limit for unauthenticated hosts (`UNAUTHENTICATED_BYTES`: 64 MiB), and half
@@ -196,10 +196,10 @@ fn handshakes(effort: Effort, kind: &str) -> Outcome {
         kept = resident_mib(&server)
             .unwrap_or(u64::MAX)
             .saturating_sub(before);
-        Ok(kept <= KEPT_MIB)
+        Ok(kept <= memory_limit(KEPT_MIB))
     });
     let figures = format!("{}: {peak} MiB more memory, {kept} kept", said.trim());
-    match (peak <= MEMORY_MIB, is_back) {
+    match (peak <= memory_limit(MEMORY_MIB), is_back) {
         (true, Ok(true)) => Ok(format!(
             "{figures}; a host reads {reads} times in {tries} tries"
         )),
