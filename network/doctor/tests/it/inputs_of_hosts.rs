@@ -318,3 +318,20 @@ fs1           True     10.0.0.1      10.0.0.2      True               False
     assert_eq!(rules(&found), ["smb-connection"]);
     assert!(found[0].what.contains("fs1"));
 }
+
+#[test]
+fn files_of_sys_are_read_as_grep_prints_them() {
+    let path = "/sys/class/infiniband/mlx5_0/ports/1/hw_counters";
+    let counters =
+        format!("==> grep . {path}/* <==\n{path}/out_of_sequence:0\n{path}/packet_seq_err:7\n");
+    let read = host(&(HOST.to_owned() + &counters));
+    assert!(read.left.is_empty(), "{:?}", read.left);
+    assert_eq!(
+        rules(&check(&[read], &[], Marks::default())),
+        ["counted-losses"]
+    );
+    // What grep looked for elsewhere is not known.
+    let read =
+        host(&(HOST.to_owned() + "==> grep -r roce /etc/rdma <==\n/etc/rdma/modules.conf:roce\n"));
+    assert_eq!(read.left.len(), 1, "{:?}", read.left);
+}

@@ -27,7 +27,7 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
         "rdma" if section.command.contains(" statistic") => counters::rdma(section, host)?,
         "rdma" if section.command.starts_with("rdma link") => rdma_links(section, host),
         "env" => environment(section, host)?,
-        "grep" => grep(section, host),
+        "grep" => return grep(section, host),
         "cat" if section.command.ends_with("/proc/mounts") => mounts(section, host),
         "cat" if section.command.ends_with("/proc/cmdline") => cmdline(section, host),
         _ => return Ok(false),
@@ -711,23 +711,30 @@ fn environment(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadEr
     Ok(())
 }
 
-/// `grep … /etc` for files that set DCB at start, and for options of the kernel.
-fn grep(section: &Section<'_>, host: &mut HostFacts) {
-    if section.command.contains("mlnx_qos") {
+/// `grep` of files in /sys, of files in /etc that set DCB at start, and of options of the kernel; whether it
+/// is one of them.
+fn grep(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, ReadError> {
+    let mut lines = section.lines.iter();
+    if !section.lines.is_empty() && lines.all(|line| line.text.starts_with("/sys/")) {
+        sysfs(section, host)?;
+        return Ok(true);
+    }
+    let is_of_start = section.command.contains("mlnx_qos");
+    if is_of_start {
         let fact = match section.lines.first() {
             Some(line) => section.fact(line, true),
             None => section.fact(&section.head, false),
         };
         host.persistent = Some(fact);
     }
-    if let Some(line) = section
-        .lines
-        .iter()
-        .find(|line| line.text.contains("CONFIG_CIFS_SMB_DIRECT"))
-    {
-        host.kernel_smb_direct =
-            Some(section.fact(line, line.text.contains("CONFIG_CIFS_SMB_DIRECT=y")));
+    const SMB_DIRECT: &str = "CONFIG_CIFS_SMB_DIRECT";
+    let mut lines = section.lines.iter();
+    let option = lines.find(|line| line.text.contains(SMB_DIRECT));
+    if let Some(line) = option {
+        let is_on = line.text.contains("CONFIG_CIFS_SMB_DIRECT=y");
+        host.kernel_smb_direct = Some(section.fact(line, is_on));
     }
+    Ok(is_of_start || option.is_some() || section.command.contains(SMB_DIRECT))
 }
 
 fn mounts(section: &Section<'_>, host: &mut HostFacts) {
