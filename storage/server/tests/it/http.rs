@@ -81,7 +81,11 @@ fn a_request_may_come_in_pieces_and_with_more_behind_it() {
 
 #[test]
 fn what_is_no_request_within_the_limits_is_refused() {
-    let address = start(LIMITS);
+    // The place of a client is free again some time after its answer: each request has one of its own.
+    let address = start(Limits {
+        admission: Admission::AtMost(16),
+        ..LIMITS
+    });
     let long_head = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(200));
     let endless = "GET /".to_owned() + &"a".repeat(5000);
     for (request, why) in [
