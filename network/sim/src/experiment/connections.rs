@@ -1,15 +1,12 @@
 //! Workloads whose transfers are the connections of a connection matrix, htsim's `.cm` files.
 
 use super::FLOWS_MAX;
-use super::flow_list::other_amount;
-use super::workload::transfer;
+use super::file_table::FileTable;
+use super::listed::Listed;
+use super::named_file::{MESSAGE_BYTES_MAX, NamedFile, whole};
 use crate::world::Flow;
 use fabric::Time;
-use fabric_file::schema::{Operation, Workload};
-use fabric_file::{Document, FileError, Mistake, Network, ReadFile};
-
-/// Bytes of a connection at most: those of a message.
-const BYTES_MAX: u64 = 1 << 31;
+use fabric_file::{FileError, ReadFile};
 
 /// Latest start, in picoseconds: thirteen days.
 const START_PS_MAX: u128 = 1 << 60;
@@ -19,46 +16,31 @@ const DIGITS_MAX: usize = 18;
 
 /// The flows of the matrix that a workload names, if it names one.
 pub(super) fn read(
-    document: &Document,
-    field: &str,
-    workload: &Workload,
-    number: u32,
-    network: &Network,
+    table: FileTable<'_>,
+    listed: Listed<'_>,
     files: &mut ReadFile<'_>,
 ) -> Result<Option<Vec<Flow>>, FileError> {
-    let Some(name) = &workload.connections else {
+    let Some(name) = &listed.workload.connections else {
         return Ok(None);
     };
-    let wrong = |mistake: Mistake, what: String| {
-        let field = format!("{field}.connections");
-        let instead =
-            "Nodes 16, Connections 1, and a line for each connection: 0->5 start 0 size 65536";
-        document.mistake(mistake, &field, what, instead)
+    let file = NamedFile {
+        table,
+        field: "connections",
+        name,
+        example: "Nodes 16, Connections 1, and a line for each connection: 0->5 start 0 size 65536",
     };
-    if let Some(other) = other_amount(workload) {
-        let what = format!("the matrix says what is sent, and {other} as well");
-        return Err(wrong(Mistake::Combination, what));
-    }
-    let text =
-        files(name).map_err(|error| wrong(Mistake::Reference, format!("{name}: {error}")))?;
+    file.refuse_another("the matrix says what is sent", listed.another_amount())?;
     let matrix = Matrix {
-        workload,
-        number,
-        network,
+        listed,
         nodes: None,
         connections: None,
         flows: Vec::new(),
     };
-    matrix
-        .flows(&text)
-        .map(Some)
-        .map_err(|what| wrong(Mistake::Value, format!("{name}{what}")))
+    file.read(files, |text| matrix.flows(text)).map(Some)
 }
 
 struct Matrix<'a> {
-    workload: &'a Workload,
-    number: u32,
-    network: &'a Network,
+    listed: Listed<'a>,
     /// What its head says: how many nodes there are, and how many connections follow.
     nodes: Option<u64>,
     connections: Option<u64>,
@@ -92,7 +74,7 @@ impl Matrix<'_> {
         };
         match (*first, rest) {
             ("Nodes", [count]) => {
-                let hosts = self.network.hosts.len() as u64;
+                let hosts = self.listed.network.hosts.len() as u64;
                 let count = whole(count, u64::MAX)?;
                 if count > hosts {
                     return Err(format!("{count} nodes, and the network has {hosts} hosts"));
@@ -133,17 +115,14 @@ impl Matrix<'_> {
                 false => Err(format!("node {node}, and Nodes is {nodes}")),
             }
         };
-        let (from, to) = (node(from)?, node(to)?);
-        if from == to {
-            return Err("a node sends to itself".to_owned());
-        }
+        let ends = [node(from)?, node(to)?];
         let (mut start, mut size) = (None, None);
         let mut pairs = rest.chunks_exact(2);
         for pair in pairs.by_ref() {
             match *pair {
                 ["id", number] => _ = whole(number, u64::MAX)?,
                 ["start", at] => start = Some(self.start(at)?),
-                ["size", bytes] => size = Some(whole(bytes, BYTES_MAX)?),
+                ["size", bytes] => size = Some(whole(bytes, MESSAGE_BYTES_MAX)?),
                 ["trigger" | "send_done_trigger" | "recv_done_trigger", _] => {
                     return Err("connections that start others (triggers) are not read".to_owned());
                 }
@@ -159,21 +138,9 @@ impl Matrix<'_> {
         if let [word, ..] = pairs.remainder() {
             return Err(format!("\"{word}\" has no value"));
         }
-        let mtu = u64::from(self.network.hosts[from as usize].nic.mtu);
-        let bytes = match size {
-            None => return Err("size is missing".to_owned()),
-            Some(0) => return Err("size is 0".to_owned()),
-            Some(more) if self.workload.operation == Operation::Datagram && more > mtu => {
-                return Err(format!("a datagram is one packet of at most {mtu}"));
-            }
-            Some(bytes) => bytes as u32,
-        };
-        Ok(Flow {
-            operation: transfer(self.workload.operation),
-            start: start.ok_or("start is missing")?,
-            workload: self.number,
-            ..Flow::write(from, to, bytes)
-        })
+        let bytes = size.ok_or("size is missing")?;
+        let start = start.ok_or("start is missing")?;
+        self.listed.flow(ends, bytes, start)
     }
 
     /// A start time, in the unit that the fabric file gives; htsim's own programs differ in it.
@@ -185,20 +152,15 @@ impl Matrix<'_> {
         if whole.is_empty() || !are_digits || whole.len() > DIGITS_MAX || part.len() > DIGITS_MAX {
             return Err(wrong());
         }
-        let unit = u128::from(self.workload.start_unit.0.0);
+        let unit = u128::from(self.listed.workload.start_unit.0.0);
         let scale = 10_u128.pow(part.len() as u32);
         let number: u128 = digits.parse().map_err(|_| wrong())?;
         let ps = number
             .checked_mul(unit)
-            .map(|scaled| scaled / scale + u128::from(self.workload.start.0.0));
+            .map(|scaled| scaled / scale + u128::from(self.listed.workload.start.0.0));
         match ps.filter(|ps| *ps <= START_PS_MAX) {
             Some(ps) => Ok(Time(ps as u64)),
             None => Err(format!("{text} is later than any run ends")),
         }
     }
-}
-
-fn whole(text: &str, most: u64) -> Result<u64, String> {
-    let number = text.parse::<u64>().ok().filter(|number| *number <= most);
-    number.ok_or_else(|| format!("\"{text}\" is no number up to {most}"))
 }

@@ -2,78 +2,46 @@
 //! columns.
 
 use super::FLOWS_MAX;
-use super::workload::transfer;
+use super::file_table::FileTable;
+use super::listed::Listed;
+use super::named_file::{MESSAGE_BYTES_MAX, NamedFile, whole};
 use crate::world::Flow;
 use fabric::{Span, Time};
-use fabric_file::schema::{Operation, Workload};
-use fabric_file::{Document, FileError, Mistake, Network, ReadFile};
+use fabric_file::{FileError, ReadFile};
 use std::collections::BTreeMap;
-
-/// Bytes of one transfer at most: those of a message.
-const BYTES_MAX: u64 = 1 << 31;
 
 /// Columns that a list may have.
 const COLUMNS: [&str; 4] = ["from", "to", "bytes", "start_ns"];
 
 /// The flows that a workload's file lists, if it names one.
 pub(super) fn read(
-    document: &Document,
-    field: &str,
-    workload: &Workload,
-    number: u32,
-    network: &Network,
+    table: FileTable<'_>,
+    listed: Listed<'_>,
     files: &mut ReadFile<'_>,
 ) -> Result<Option<Vec<Flow>>, FileError> {
-    let Some(name) = &workload.flows else {
+    let Some(name) = &listed.workload.flows else {
         return Ok(None);
     };
-    let wrong = |mistake: Mistake, what: String| {
-        let field = format!("{field}.flows");
-        let instead =
-            "the first line is from,to,bytes,start_ns, each other a transfer: h0,h5,65536,1000";
-        document.mistake(mistake, &field, what, instead)
+    let file = NamedFile {
+        table,
+        field: "flows",
+        name,
+        example: "the first line is from,to,bytes,start_ns, each other a transfer: h0,h5,65536,1000",
     };
-    let is_both = workload.connections.is_some().then_some("connections");
-    if let Some(other) = is_both.or_else(|| other_amount(workload)) {
-        let what = format!("the list says what is sent, and {other} as well");
-        return Err(wrong(Mistake::Combination, what));
-    }
-    let text =
-        files(name).map_err(|error| wrong(Mistake::Reference, format!("{name}: {error}")))?;
-    let hosts: BTreeMap<&str, u32> = (0..)
-        .zip(&network.hosts)
+    let matrix = listed.workload.connections.as_ref().map(|_| "connections");
+    let another = matrix.or_else(|| listed.another_amount());
+    file.refuse_another("the list says what is sent", another)?;
+    let hosts = (0..)
+        .zip(&listed.network.hosts)
         .map(|(number, host)| (host.name.as_str(), number))
         .collect();
-    let list = FlowList {
-        hosts,
-        workload,
-        number,
-        network,
-    };
-    list.flows(&text)
-        .map(Some)
-        .map_err(|what| wrong(Mistake::Value, format!("{name}{what}")))
-}
-
-/// A field that says what is sent, besides a list.
-pub(super) fn other_amount(workload: &Workload) -> Option<&'static str> {
-    let others = [
-        ("messages", workload.messages.is_some()),
-        ("bytes", workload.bytes.is_some()),
-        ("load", workload.load.is_some()),
-        ("replay", workload.replay.is_some()),
-        ("source-gid", workload.source_gid.is_some()),
-        ("source-mac", workload.source_mac.is_some()),
-    ];
-    let mut others = others.into_iter().filter(|(_, is_there)| *is_there);
-    others.next().map(|(name, _)| name)
+    let list = FlowList { hosts, listed };
+    file.read(files, |text| list.flows(text)).map(Some)
 }
 
 struct FlowList<'a> {
     hosts: BTreeMap<&'a str, u32>,
-    workload: &'a Workload,
-    number: u32,
-    network: &'a Network,
+    listed: Listed<'a>,
 }
 
 impl FlowList<'_> {
@@ -116,30 +84,13 @@ impl FlowList<'_> {
             found.ok_or_else(|| format!("{column}: no host is called \"{name}\""))
         };
         let number = |column: &str, most: u64| {
-            let text = cell(column).unwrap_or("0");
-            let number = text.parse::<u64>().ok().filter(|number| *number <= most);
-            number.ok_or_else(|| format!("{column}: \"{text}\" is no number up to {most}"))
+            whole(cell(column).unwrap_or("0"), most).map_err(|what| format!("{column}: {what}"))
         };
-        let (from, to) = (host("from")?, host("to")?);
-        if from == to {
-            return Err("a host sends to itself".to_owned());
-        }
-        let bytes = number("bytes", BYTES_MAX)?;
-        let mtu = u64::from(self.network.hosts[from as usize].nic.mtu);
-        match bytes {
-            0 => return Err("bytes: nothing is sent".to_owned()),
-            more if self.workload.operation == Operation::Datagram && more > mtu => {
-                return Err(format!("bytes: a datagram is one packet of at most {mtu}"));
-            }
-            _ => {}
-        }
+        let ends = [host("from")?, host("to")?];
+        let bytes = number("bytes", MESSAGE_BYTES_MAX)?;
         let start = Span::from_ns(number("start_ns", u64::MAX / 1_000_000)?);
-        Ok(Flow {
-            operation: transfer(self.workload.operation),
-            start: Time(self.workload.start.0.0) + start,
-            workload: self.number,
-            ..Flow::write(from, to, bytes as u32)
-        })
+        let start = Time(self.listed.workload.start.0.0) + start;
+        self.listed.flow(ends, bytes, start)
     }
 }
 

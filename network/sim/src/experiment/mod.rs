@@ -6,6 +6,8 @@ mod collective;
 mod connections;
 mod file_table;
 mod flow_list;
+mod listed;
+mod named_file;
 mod path;
 mod replay;
 mod run;
@@ -23,10 +25,10 @@ pub use station::Station;
 pub use subnet::ManagedSubnet;
 
 use self::file_table::FileTable;
+use self::listed::Listed;
 use crate::world::{AdapterFunction, Flow, Guard, Scenario, SriovAdapterConfig, Watch};
 use fabric::topology::Node;
 use fabric::{Rate, Time};
-use fabric_file::schema::Workload;
 use fabric_file::{
     Document, Effect, FabricFile, FileError, Mistake, Network, Origin, Point, Problem, ReadFile,
     SharedAdapter, Unused,
@@ -96,9 +98,13 @@ impl Experiment {
                 document,
                 path: &field,
             };
-            let sizes = size_table::read(document, &field, workload, files)?;
-            let listed = listed(table, workload, index as u32, &network, files)?;
-            let mut made = match listed {
+            let sizes = size_table::read(table, workload, files)?;
+            let listed = Listed {
+                workload,
+                number: index as u32,
+                network: &network,
+            };
+            let mut made = match listed_flows(table, listed, files)? {
                 Some(listed) => listed,
                 None => workload::flows(table, workload, index, &network, &file, sizes)?,
             };
@@ -241,17 +247,14 @@ impl Experiment {
 }
 
 /// The flows of a workload that a file lists.
-fn listed(
+fn listed_flows(
     table: FileTable<'_>,
-    workload: &Workload,
-    number: u32,
-    network: &Network,
+    listed: Listed<'_>,
     files: &mut ReadFile<'_>,
 ) -> Result<Option<Vec<Flow>>, FileError> {
-    let FileTable { document, path } = table;
-    match flow_list::read(document, path, workload, number, network, files)? {
-        None => connections::read(document, path, workload, number, network, files),
-        listed => Ok(listed),
+    match flow_list::read(table, listed, files)? {
+        None => connections::read(table, listed, files),
+        flows => Ok(flows),
     }
 }
 

@@ -1,15 +1,14 @@
 //! Distributions of message lengths: published ones, and those of a file.
 
+use super::file_table::FileTable;
+use super::named_file::{MESSAGE_BYTES_MAX, NamedFile};
 use crate::random::RunRng;
 use fabric_file::schema::{Sizes, Workload};
-use fabric_file::{Document, FileError, Mistake, ReadFile};
+use fabric_file::{FileError, ReadFile};
 use std::borrow::Cow;
 
 /// Lines of a file with a distribution at most.
 const LINES_MAX: usize = 1 << 16;
-
-/// Bytes of a message at most.
-const BYTES_MAX: u64 = 1 << 31;
 
 /// Parts of the whole in which a file is read: a hundredth is 10,000 of them.
 const MILLION: u64 = 1_000_000;
@@ -56,8 +55,7 @@ pub(super) struct SizeTable {
 
 /// The distribution that a workload has, if it has one.
 pub(super) fn read(
-    document: &Document,
-    field: &str,
+    table: FileTable<'_>,
     workload: &Workload,
     files: &mut ReadFile<'_>,
 ) -> Result<Option<SizeTable>, FileError> {
@@ -71,21 +69,15 @@ pub(super) fn read(
             Sizes::Storage => published(STORAGE),
         }));
     };
-    let wrong = |mistake: Mistake, what: String| {
-        let field = format!("{field}.sizes-file");
-        let instead =
-            "each line has bytes, and how many of a hundred messages are not longer: 4096 52.5";
-        document.mistake(mistake, &field, what, instead)
+    let file = NamedFile {
+        table,
+        field: "sizes-file",
+        name,
+        example: "each line has bytes, and how many of a hundred messages are not longer: 4096 52.5",
     };
-    if workload.sizes.is_some() {
-        let what = "sizes is a distribution as well".to_owned();
-        return Err(wrong(Mistake::Combination, what));
-    }
-    let text =
-        files(name).map_err(|error| wrong(Mistake::Reference, format!("{name}: {error}")))?;
-    SizeTable::parse(&text)
-        .map(Some)
-        .map_err(|what| wrong(Mistake::Value, format!("{name}{what}")))
+    let published = workload.sizes.map(|_| "sizes");
+    file.refuse_another("the file is a distribution", published)?;
+    file.read(files, SizeTable::parse).map(Some)
 }
 
 /// A percentage in millionths of the whole.
@@ -117,7 +109,7 @@ impl SizeTable {
             let bytes = first
                 .parse::<u64>()
                 .ok()
-                .filter(|bytes| *bytes <= BYTES_MAX);
+                .filter(|bytes| *bytes <= MESSAGE_BYTES_MAX);
             let bytes = bytes.ok_or_else(|| at("the bytes are no number up to 2147483648"))?;
             let part = words.next().and_then(millionths);
             let part = part.ok_or_else(|| {

@@ -79,10 +79,7 @@ fn mistakes_of_a_list_have_their_line() {
             format!("{head}h0,h0,5,0\n"),
             "line 2: a host sends to itself",
         ),
-        (
-            format!("{head}h0,h1,0,0\n"),
-            "line 2: bytes: nothing is sent",
-        ),
+        (format!("{head}h0,h1,0,0\n"), "line 2: nothing is sent"),
         (
             format!("{head}h0,h1,-5,0\n"),
             "line 2: bytes: \"-5\" is no number up to 2147483648",
@@ -153,7 +150,10 @@ fn lengths_of_a_file_are_those_of_the_messages() {
     );
     let both = format!("{workload}\nsizes = \"storage\"");
     let error = run(&both, "1000 100\n").err().unwrap();
-    assert!(error.contains("sizes is a distribution as well"), "{error}");
+    assert!(
+        error.contains("the file is a distribution, and sizes as well"),
+        "{error}"
+    );
 }
 
 /// As many messages as the load says come to each receiver, in groups that begin at one moment.
@@ -271,7 +271,7 @@ const MATRIX_MISTAKES: &[(&str, &str, &str)] = &[
     ),
     ("Triggers 0", "Failures 1", "line 4: failures are not read"),
     ("7->0", "8->0", "line 7: node 8, and Nodes is 8"),
-    ("7->0", "0->0", "line 7: a node sends to itself"),
+    ("7->0", "0->0", "line 7: a host sends to itself"),
     ("7->0", "7>0", "line 7: \"7>0\" is no connection"),
     ("7->0", "-7->0", "line 7: \"-7\" is no number"),
     ("start 1.5 ", "", "line 7: start is missing"),
@@ -282,7 +282,7 @@ const MATRIX_MISTAKES: &[(&str, &str, &str)] = &[
         "is later than any run ends",
     ),
     ("size 1\n", "\n", "line 7: size is missing"),
-    ("size 1\n", "size 0\n", "line 7: size is 0"),
+    ("size 1\n", "size 0\n", "line 7: nothing is sent"),
     (
         "size 1\n",
         "size 2147483649\n",
