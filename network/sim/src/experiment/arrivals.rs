@@ -28,40 +28,47 @@ pub(super) fn arrivals(
     operation: Transfer,
     rng: &mut RunRng,
 ) -> Result<Vec<Flow>, String> {
+    let groups = all.workload.incast.map(|senders| senders as usize);
+    let (hosts, others) = match groups {
+        Some(_) => (to, from),
+        None => (from, to),
+    };
     let rates = super::attached_rates(all.network);
-    let load = all.load.0 as f64 / (1_u64 << 32) as f64;
-    let alike = all.workload.message.0;
-    let mean = all.sizes.map_or(alike as f64, SizeTable::mean);
-    if let Some(senders) = all.workload.incast {
-        return all.incasts(from, to, senders as usize, operation, rng);
-    }
     let mut flows = Vec::new();
-    for sender in from {
-        let others: Vec<u32> = to.iter().copied().filter(|host| host != sender).collect();
-        if others.is_empty() || load <= 0.0 {
+    for host in hosts {
+        let mut others: Vec<u32> = others.iter().copied().filter(|it| it != host).collect();
+        let bps = rates[*host as usize].bps() as f64 * all.load();
+        if others.is_empty() || bps <= 0.0 {
             continue;
         }
-        let gap_ps = mean * 8e12 / (rates[*sender as usize].bps() as f64 * load);
+        let at_once = groups.unwrap_or(1);
+        let gap_ps = all.mean_bytes() * 8e12 * at_once as f64 / bps;
         let mut at = all.workload.start.0.0 as f64;
         loop {
             at += rng.exponential(gap_ps);
             if at >= all.end.0 as f64 {
                 break;
             }
-            if flows.len() >= FLOWS_MAX {
+            if flows.len() + at_once > FLOWS_MAX {
                 return Err(format!("more than {FLOWS_MAX} messages come"));
             }
-            let bytes = all.sizes.map_or(alike, |sizes| sizes.length(rng));
-            flows.push(Flow {
+            let flow = |from: u32, to: u32, bytes: u32| Flow {
                 operation,
                 start: Time(at as u64),
                 workload: all.number,
-                ..Flow::write(
-                    *sender,
-                    rng.pick(&others),
-                    u32::try_from(bytes.max(1)).unwrap_or(1 << 30),
-                )
-            });
+                ..Flow::write(from, to, bytes)
+            };
+            if groups.is_none() {
+                let bytes = all.bytes(rng);
+                flows.push(flow(*host, rng.pick(&others), bytes));
+                continue;
+            }
+            // The first ones of a shuffle that goes no further.
+            for place in 0..at_once.min(others.len()) {
+                let rest = (others.len() - place) as u64;
+                others.swap(place, place + rng.below(rest) as usize);
+                flows.push(flow(others[place], *host, all.bytes(rng)));
+            }
         }
     }
     if flows.is_empty() {
@@ -72,51 +79,21 @@ pub(super) fn arrivals(
 }
 
 impl Arrivals<'_> {
-    /// Groups of messages to each receiver, those of a group at once, from different senders.
-    fn incasts(
-        &self,
-        from: &[u32],
-        to: &[u32],
-        senders: usize,
-        operation: Transfer,
-        rng: &mut RunRng,
-    ) -> Result<Vec<Flow>, String> {
-        let rates = super::attached_rates(self.network);
-        let load = self.load.0 as f64 / (1_u64 << 32) as f64;
+    /// The load as a part of a link's rate.
+    fn load(&self) -> f64 {
+        self.load.0 as f64 / (1_u64 << 32) as f64
+    }
+
+    /// The mean length of a message.
+    fn mean_bytes(&self) -> f64 {
+        let alike = self.workload.message.0 as f64;
+        self.sizes.map_or(alike, SizeTable::mean)
+    }
+
+    /// The length of the next message.
+    fn bytes(&self, rng: &mut RunRng) -> u32 {
         let alike = self.workload.message.0;
-        let mean = self.sizes.map_or(alike as f64, SizeTable::mean);
-        let mut flows = Vec::new();
-        for receiver in to.iter().filter(|_| load > 0.0) {
-            let mut others: Vec<u32> = from.iter().copied().filter(|it| it != receiver).collect();
-            let bits = mean * 8e12 * senders as f64;
-            let gap_ps = bits / (rates[*receiver as usize].bps() as f64 * load);
-            let mut at = self.workload.start.0.0 as f64;
-            loop {
-                at += rng.exponential(gap_ps);
-                if at >= self.end.0 as f64 {
-                    break;
-                }
-                if flows.len() + senders > FLOWS_MAX {
-                    return Err(format!("more than {FLOWS_MAX} messages come"));
-                }
-                // The first ones of a shuffle that goes no further.
-                for place in 0..senders.min(others.len()) {
-                    let rest = (others.len() - place) as u64;
-                    others.swap(place, place + rng.below(rest) as usize);
-                    let bytes = self.sizes.map_or(alike, |sizes| sizes.length(rng));
-                    let bytes = u32::try_from(bytes.max(1)).unwrap_or(1 << 30);
-                    flows.push(Flow {
-                        operation,
-                        start: Time(at as u64),
-                        workload: self.number,
-                        ..Flow::write(others[place], *receiver, bytes)
-                    });
-                }
-            }
-        }
-        match flows.is_empty() {
-            true => Err("nothing comes".to_owned()),
-            false => Ok(flows),
-        }
+        let bytes = self.sizes.map_or(alike, |sizes| sizes.length(rng));
+        u32::try_from(bytes.max(1)).unwrap_or(1 << 30)
     }
 }
