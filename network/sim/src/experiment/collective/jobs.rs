@@ -208,10 +208,10 @@ fn collective(
             cut,
             turns: groups.turns(group, work),
             after: Vec::new(),
-            compute: compute(table, one.compute)?,
+            compute: time_before(table, "compute", one.compute)?,
             root_computes: false,
             start: Time(one.start.0.0),
-            jitter: start_jitter(table, one.start_jitter)?,
+            jitter: time_before(table, "start-jitter", one.start_jitter)?,
             repeat: repeat(table, one.repeat)?,
         },
         after: Vec::new(),
@@ -304,7 +304,7 @@ fn transfer(
             cut,
             turns: Arc::default(),
             after: Vec::new(),
-            compute: compute(table, one.compute)?,
+            compute: time_before(table, "compute", one.compute)?,
             root_computes: true,
             start: Time(one.start.0.0),
             jitter: fabric::Span::ZERO,
@@ -336,20 +336,17 @@ fn check_rounds(table: FileTable<'_>, bytes: u64, chunk: u64) -> Result<(), File
     ))
 }
 
-fn compute(table: FileTable<'_>, compute: Timespan) -> Result<fabric::Span, FileError> {
-    if compute.0 <= COMPUTE_MAX {
-        return Ok(compute.0);
+/// A time that a rank spends before its part begins.
+fn time_before(
+    table: FileTable<'_>,
+    field: &str,
+    time: Timespan,
+) -> Result<fabric::Span, FileError> {
+    if time.0 <= COMPUTE_MAX {
+        return Ok(time.0);
     }
     let what = "more than an hour".to_owned();
-    Err(table.mistake(Mistake::Value, "compute", what, "a shorter time"))
-}
-
-fn start_jitter(table: FileTable<'_>, jitter: Timespan) -> Result<fabric::Span, FileError> {
-    if jitter.0 <= COMPUTE_MAX {
-        return Ok(jitter.0);
-    }
-    let what = "more than an hour".to_owned();
-    Err(table.mistake(Mistake::Value, "start-jitter", what, "such as \"20us\""))
+    Err(table.mistake(Mistake::Value, field, what, "a shorter time"))
 }
 
 fn repeat(table: FileTable<'_>, repeat: u32) -> Result<u32, FileError> {

@@ -91,11 +91,7 @@ pub(super) fn reports(experiment: &Experiment, results: &Results) -> Vec<Collect
         let ranks = result.ranks.len() as u64;
         let slowest = slowest(&result.ranks);
         let time_us = slowest.map(|(_, time)| time);
-        let has_data = |_: &f64| job.bytes > 0;
-        let algbw = time_us
-            .filter(has_data)
-            .map(|time| job.bytes as f64 / time.max(1e-6) * 1e6);
-        let factor = factor(named.kind, ranks as f64);
+        let bandwidths = time_us.and_then(|time| bandwidths(named.kind, ranks, job.bytes, time));
         let begun = result.ranks.iter().filter_map(|rank| rank.times.first());
         let begin = begun.map(|times| times[0]).min();
         let host = |rank: &JobRank| experiment.network.hosts[rank.host as usize].name.clone();
@@ -117,8 +113,8 @@ pub(super) fn reports(experiment: &Experiment, results: &Results) -> Vec<Collect
             times_us: times(&result.ranks),
             time_us,
             slowest: slowest.map(|(rank, _)| host(rank)),
-            algbw_bytes_per_s: algbw,
-            busbw_bytes_per_s: algbw.map(|algbw| algbw * factor),
+            algbw_bytes_per_s: bandwidths.map(|[of_algorithm, _]| of_algorithm),
+            busbw_bytes_per_s: bandwidths.map(|[_, of_bus]| of_bus),
             path: splitter.path(&result.path),
             stuck: stuck::why(experiment, results, named.job),
             links: links(experiment, &result.links),
@@ -153,17 +149,17 @@ impl RepetitionReport {
         let job = plan.jobs.get(ended.job as usize)?;
         let mut named = experiment.collectives.iter();
         let named = named.find(|named| named.job == ended.job)?;
-        let ranks = plan.groups[job.group as usize].hosts.len() as f64;
+        let ranks = plan.groups[job.group as usize].hosts.len() as u64;
         let time_us = us(ended.time.0);
-        let algbw = (job.bytes > 0).then(|| job.bytes as f64 / time_us.max(1e-6) * 1e6);
+        let bandwidths = bandwidths(named.kind, ranks, job.bytes, time_us);
         Some(Self {
             collective: named.name.clone(),
             repetition: u64::from(ended.repetition) + 1,
             repeat: u64::from(job.repeat),
             end_us: us(ended.end.0),
             time_us,
-            algbw_bytes_per_s: algbw,
-            busbw_bytes_per_s: algbw.map(|algbw| algbw * factor(named.kind, ranks)),
+            algbw_bytes_per_s: bandwidths.map(|[of_algorithm, _]| of_algorithm),
+            busbw_bytes_per_s: bandwidths.map(|[_, of_bus]| of_bus),
         })
     }
 }
@@ -192,6 +188,17 @@ const fn has_parts(kind: Option<CollectiveKind>) -> bool {
         kind,
         Some(CollectiveKind::ReduceScatter | CollectiveKind::AllGather | CollectiveKind::AllToAll)
     )
+}
+
+/// The algorithm bandwidth and the bus bandwidth in bytes per second, of what moves data.
+fn bandwidths(
+    kind: Option<CollectiveKind>,
+    ranks: u64,
+    bytes: u64,
+    time_us: f64,
+) -> Option<[f64; 2]> {
+    let of_algorithm = bytes as f64 / time_us.max(1e-6) * 1e6;
+    (bytes > 0).then(|| [of_algorithm, of_algorithm * factor(kind, ranks as f64)])
 }
 
 /// The bus bandwidth as a multiple of the algorithm bandwidth (nccl-tests 2.19.6, `doc/PERFORMANCE.md`).

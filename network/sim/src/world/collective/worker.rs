@@ -569,7 +569,7 @@ impl Worker {
     }
 
     /// Whether the next slice has arrived from everyone.
-    fn has_arrived(&mut self, step: &StrandStep, stage: &Stage) -> bool {
+    fn has_arrived(&self, step: &StrandStep, stage: &Stage) -> bool {
         let mut all = true;
         for peer in stage.receive.ranks() {
             let pipe = self.pipe_to(step.seat, step.id.channel, *peer, false);
