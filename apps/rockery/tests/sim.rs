@@ -170,26 +170,47 @@ fn every_file_that_is_asked_for_is_written() {
     assert!(row.contains("completion_us: null"), "{row}");
 }
 
+/// A file of each kind that a run can write.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    const KINDS: [&str; 4] = ["csv", "parquet", "html", "json"];
+
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn at(&self, kind: &str) -> String {
+        self.0
+            .path()
+            .join(format!("a.{kind}"))
+            .display()
+            .to_string()
+    }
+
+    /// Runs a file with all of them; what is printed.
+    fn simulated(&self, file: &Path, arguments: &[&str]) -> String {
+        let written = Self::KINDS.map(|kind| [format!("--{kind}"), self.at(kind)]);
+        let written = written.iter().flatten().map(String::as_str);
+        let all: Vec<&str> = arguments.iter().copied().chain(written).collect();
+        stdout(&sim(file, &all))
+    }
+
+    fn report(&self) -> serde_json::Value {
+        serde_json::from_str(&std::fs::read_to_string(self.at("json")).unwrap()).unwrap()
+    }
+
+    fn page(&self) -> String {
+        std::fs::read_to_string(self.at("html")).unwrap()
+    }
+}
+
 #[test]
 fn where_flows_waited_is_told_port_by_port() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name).display().to_string();
-    let (csv, parquet, html, json) = (at("a.csv"), at("a.parquet"), at("a.html"), at("a.json"));
-    let files = [
-        "--hops",
-        "--csv",
-        &csv,
-        "--parquet",
-        &parquet,
-        "--html",
-        &html,
-        "--json",
-        &json,
-    ];
-    let text = stdout(&sim(
-        &example("crs504/ecn-off.toml"),
-        &[&["--set", "duration=3ms"], &files[..]].concat(),
-    ));
+    let files = Files::new();
+    let (csv, parquet) = (files.at("csv"), files.at("parquet"));
+    let set = ["--hops", "--set", "duration=3ms"];
+    let text = files.simulated(&example("crs504/ecn-off.toml"), &set);
     for wanted in [
         "where storage waited",
         "its slowest: sender",
@@ -203,8 +224,7 @@ fn where_flows_waited_is_told_port_by_port() {
         rows.contains("\nstorage,0,sender0,server,0,sender0,crs504:qsfp28-2-1,"),
         "{rows}"
     );
-    let report: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    let report = files.report();
     let hops = &report["flows"][0]["hops"];
     assert_eq!(
         (hops[0]["port"].as_str(), hops[1]["to"].as_str()),
@@ -214,7 +234,7 @@ fn where_flows_waited_is_told_port_by_port() {
         hops[0]["paused_us"].as_f64().unwrap() > 0.0
             && hops[1]["waited_us"].as_f64().unwrap() > 0.0
     );
-    let page = std::fs::read_to_string(&html).unwrap();
+    let page = files.page();
     assert!(
         page.contains("<h2>Where storage waited</h2>") && page.contains("port by port"),
         "{page}"
@@ -226,24 +246,10 @@ fn where_flows_waited_is_told_port_by_port() {
 
 #[test]
 fn collectives_are_in_every_output() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name).display().to_string();
-    let (csv, parquet, html, json) = (at("a.csv"), at("a.parquet"), at("a.html"), at("a.json"));
-    let files = [
-        "--csv",
-        &csv,
-        "--parquet",
-        &parquet,
-        "--html",
-        &html,
-        "--json",
-        &json,
-    ];
+    let files = Files::new();
+    let (csv, parquet) = (files.at("csv"), files.at("parquet"));
     let set = ["--set", "collective.0.bytes=1MiB"];
-    let text = stdout(&sim(
-        &example("collectives/slow-link.toml"),
-        &[&set[..], &files].concat(),
-    ));
+    let text = files.simulated(&example("collectives/slow-link.toml"), &set);
     assert!(
         text.contains("ring all-reduce") && text.contains("critical path of grads: "),
         "{text}"
@@ -258,12 +264,11 @@ fn collectives_are_in_every_output() {
         "{}",
         rows[1]
     );
-    let report: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    let report = files.report();
     let grads = &report["collectives"][0];
     assert_eq!(grads["times_us"].as_array().unwrap().len(), 2);
     assert!(grads["path"]["wire_us"].as_f64().unwrap() > 0.0, "{grads}");
-    let page = std::fs::read_to_string(html).unwrap();
+    let page = files.page();
     assert!(page.contains("<h3>Critical path of grads</h3>"), "{page}");
     let reader = std::fs::File::open(format!("{parquet}.collectives.parquet")).unwrap();
     let reader = SerializedFileReader::new(reader).unwrap();

@@ -95,6 +95,11 @@ impl<'a> Machine<'a> {
         self
     }
 
+    /// Whether each byte of each rank has this value.
+    fn has_everywhere(&self, value: Contributors) -> bool {
+        self.data.iter().flatten().all(|byte| *byte == value)
+    }
+
     /// Goes on with a strand by one stage, or by the half of one that sends; whether it could.
     fn step(&mut self, schedule: &Schedule<'_>, walker: &mut Walker) -> bool {
         let Walker {
@@ -229,11 +234,7 @@ fn every_rank_gets_the_sum_of_all() {
         for (ranks, (bytes, channels)) in RANKS.flat_map(|n| SHAPES.map(|shape| (n, shape))) {
             let job = job(work, bytes, channels, ranks);
             let machine = Machine::new(&job, ranks, vectors(bytes, ranks)).run();
-            let complete = machine
-                .data
-                .iter()
-                .flatten()
-                .all(|byte| *byte == all(ranks));
+            let complete = machine.has_everywhere(all(ranks));
             assert!(
                 complete,
                 "{work:?}: {ranks} ranks, {bytes} bytes, {channels} channels"
@@ -261,11 +262,7 @@ fn servers_reduce_among_themselves_first() {
                 let mut job = job(work, bytes, channels, ranks);
                 job.per_server = within;
                 let machine = Machine::new(&job, ranks, vectors(bytes, ranks)).run();
-                let complete = machine
-                    .data
-                    .iter()
-                    .flatten()
-                    .all(|byte| *byte == all(ranks));
+                let complete = machine.has_everywhere(all(ranks));
                 assert!(
                     complete,
                     "{work:?}: {servers} servers of {within}, {bytes} bytes"
@@ -342,11 +339,7 @@ fn halving_and_doubling_are_each_others_reverse() {
             };
             let doubling = job(work, bytes, channels, ranks);
             let machine = Machine::new(&doubling, ranks, machine.data).run();
-            let complete = machine
-                .data
-                .iter()
-                .flatten()
-                .all(|byte| *byte == all(ranks));
+            let complete = machine.has_everywhere(all(ranks));
             assert!(complete, "{ranks} ranks, {bytes} bytes");
         }
     }
@@ -392,7 +385,7 @@ fn chains_carry_the_roots_data_to_all_and_the_sum_to_the_root() {
             ranks,
         );
         let machine = Machine::new(&broadcast, ranks, vectors(bytes, ranks)).run();
-        assert!(machine.data.iter().flatten().all(|byte| *byte == 1 << root));
+        assert!(machine.has_everywhere(1 << root));
         let reduce = job(CollectiveWork::ChainReduce { root }, bytes, channels, ranks);
         let machine = Machine::new(&reduce, ranks, vectors(bytes, ranks)).run();
         assert!(
