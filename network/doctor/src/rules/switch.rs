@@ -448,14 +448,7 @@ fn old_version(switch: &SwitchFacts, found: &mut Vec<Finding>) {
     let Some((major, minor)) = switch.version.filter(|version| *version < PFC_SINCE) else {
         return;
     };
-    let lines = || (1..).zip(switch.text.as_str().lines());
-    let head = lines().find(|(_, line)| line.contains("RouterOS"));
-    let (line, text) = head.unwrap_or((1, ""));
-    let evidence = Evidence {
-        file: switch.file.clone(),
-        line,
-        text: text.trim().to_owned(),
-    };
+    let evidence = evidence_of_all(switch, &["RouterOS"]);
     let place = format!("{} ({})", switch.file, switch.dialect.name());
     let what =
         format!("RouterOS {major}.{minor} has neither PFC nor ECN on switch chips: 7.15 has them");
