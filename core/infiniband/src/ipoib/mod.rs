@@ -372,10 +372,11 @@ impl<P: AsRef<[u8]>> Interface<P> {
         if !self.takes(&datagram.to) {
             return Verdict::Refused;
         }
+        let is_to_group = datagram.to.qpn == MULTICAST_QP;
         match datagram.ether_type {
-            ether_type::ARP => self.receive_arp(datagram.body),
+            ether_type::ARP => self.receive_arp(datagram.body, is_to_group),
             ether_type::IPV6 if is_discovery(datagram.body) => {
-                self.receive_discovery(datagram.body);
+                self.receive_discovery(datagram.body, is_to_group);
             }
             ether_type::IPV4 | ether_type::IPV6 => return Verdict::ForHost,
             _ => return Verdict::Refused,

@@ -5,6 +5,7 @@ use super::address::{HardwareAddress, broadcast_gid, group_gid, solicited_node};
 use super::arp::Arp;
 use super::discovery::{Discovery, Kind};
 use super::{Action, Failure, Interface, Parcel, ether_type};
+use crate::sa::Gid;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -89,7 +90,11 @@ impl<P: AsRef<[u8]>> Interface<P> {
                     self.solicit(address);
                 }
                 Phase::Incomplete | Phase::Probe => {
+                    let hardware = self.hardware_of(&address);
                     self.forget(address);
+                    if let Some(hardware) = hardware {
+                        self.renew_path(hardware.gid);
+                    }
                     self.fail_resolving(Failure::NoNeighbour, |target| target == address);
                 }
                 Phase::Stale => self.forget(address),
@@ -197,7 +202,7 @@ impl<P: AsRef<[u8]>> Interface<P> {
     }
 
     /// The path to a port has been found or has changed; `is_lost` says that there is none.
-    pub(super) fn path_changed(&mut self, gid: crate::sa::Gid, is_lost: bool) {
+    pub(super) fn path_changed(&mut self, gid: Gid, is_lost: bool) {
         let by = |one: &Neighbour<P>| one.hardware.is_some_and(|it| it.gid == gid);
         let found = self.neighbours.iter().filter(|(_, one)| by(one));
         let found: Vec<IpAddr> = found.map(|(address, _)| *address).collect();
@@ -274,7 +279,7 @@ impl<P: AsRef<[u8]>> Interface<P> {
         &mut self,
         address: IpAddr,
         known: Option<HardwareAddress>,
-        group: crate::sa::Gid,
+        group: Gid,
         ether_type: u16,
         body: Vec<u8>,
     ) {
@@ -321,7 +326,7 @@ impl<P: AsRef<[u8]>> Interface<P> {
     }
 
     /// An ARP packet has arrived (RFC 826, "Packet Reception").
-    pub(super) fn receive_arp(&mut self, body: &[u8]) {
+    pub(super) fn receive_arp(&mut self, body: &[u8], is_to_group: bool) {
         let Some(arp) = Arp::parse(body) else {
             return;
         };
@@ -330,8 +335,9 @@ impl<P: AsRef<[u8]>> Interface<P> {
             return;
         }
         let is_for_us = self.is_own(IpAddr::V4(arp.target_ip));
-        if arp.sender_ip == arp.target_ip {
-            self.renew_path(sender);
+        let asks_a_group = arp.is_request && is_for_us && is_to_group;
+        if arp.sender_ip == arp.target_ip || asks_a_group {
+            self.renew_path(arp.sender.gid);
         }
         if arp.is_request && is_for_us && !arp.sender_ip.is_unspecified() {
             self.ensure_neighbour(sender);
@@ -350,7 +356,7 @@ impl<P: AsRef<[u8]>> Interface<P> {
     }
 
     /// A message of neighbour discovery has arrived (RFC 4861, 7.2.3 to 7.2.5).
-    pub(super) fn receive_discovery(&mut self, packet: &[u8]) {
+    pub(super) fn receive_discovery(&mut self, packet: &[u8], is_to_group: bool) {
         let Some(said) = Discovery::parse(packet) else {
             return;
         };
@@ -363,6 +369,9 @@ impl<P: AsRef<[u8]>> Interface<P> {
                 let is_for_us = self.is_own(target) && !said.source.is_unspecified();
                 if is_for_us {
                     self.ensure_neighbour(source);
+                }
+                if is_for_us && is_to_group {
+                    self.renew_path(hardware.gid);
                 }
                 self.learn(source, hardware, false);
                 if is_for_us {
@@ -377,10 +386,10 @@ impl<P: AsRef<[u8]>> Interface<P> {
                 }
             }
             (Kind::Advertisement { is_solicited }, hardware) => {
-                if !is_solicited {
-                    self.renew_path(target);
-                }
                 if let Some(hardware) = hardware.or_else(|| self.hardware_of(&target)) {
+                    if !is_solicited {
+                        self.renew_path(hardware.gid);
+                    }
                     self.learn(target, hardware, is_solicited);
                 }
             }
@@ -399,10 +408,13 @@ impl<P: AsRef<[u8]>> Interface<P> {
         self.settle_neighbour(to);
     }
 
-    /// A neighbour has announced itself: the path to it may be another one.
-    fn renew_path(&mut self, address: IpAddr) {
-        if let Some(hardware) = self.hardware_of(&address) {
-            self.ask_for_path(hardware.gid);
+    /// The path to a port may be another one: a neighbour has announced itself, has sent its question to a
+    /// group, because it does not know this interface (its announcement may have been lost), or does not
+    /// answer. The path is asked for also when no IP address of the port is known at present: a path outlives
+    /// the neighbours for which it was found, and the next one would get its packets by it.
+    fn renew_path(&mut self, gid: Gid) {
+        if self.paths.contains_key(&gid) {
+            self.ask_for_path(gid);
         }
     }
 }

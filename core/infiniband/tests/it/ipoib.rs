@@ -108,6 +108,46 @@ fn a_host_with_another_lid_is_found_again() {
     assert_eq!(net.hosts[1].received.len(), 2);
 }
 
+/// Host 1 gets another LID, and host 0 hears none of its announcements.
+fn with_lost_announcements() -> Net {
+    let mut net = Net::up(2);
+    net.send(0, Net::packet(v4(0), v4(1), 1));
+    net.send(0, Net::packet(local(0), local(1), 2));
+    net.run(SECOND);
+    assert_eq!(net.hosts[1].received.len(), 2);
+    net.activate(1, 9);
+    for _ in 0..100_000 {
+        net.run(Span::from_us(1));
+        net.lose_what_is_under_way();
+    }
+    assert!(net.hosts[1].interface.link().is_some());
+    net
+}
+
+#[test]
+fn a_host_whose_announcement_was_lost_gets_answers_by_its_new_path() {
+    for address in [v4 as fn(usize) -> IpAddr, local] {
+        let mut net = with_lost_announcements();
+        net.send(1, Net::packet(address(1), address(0), 3));
+        net.run(SECOND.times(3));
+        assert_eq!(net.hosts[0].received.len(), 1);
+    }
+}
+
+#[test]
+fn a_neighbour_that_does_not_answer_is_found_again_by_its_new_path() {
+    for address in [v4 as fn(usize) -> IpAddr, local] {
+        let mut net = with_lost_announcements();
+        net.run(SECOND.times(31));
+        net.send(0, Net::packet(address(0), address(1), 3));
+        net.run(SECOND.times(4));
+        assert_eq!(net.hosts[1].received.len(), 2, "sent by the old path");
+        net.send(0, Net::packet(address(0), address(1), 4));
+        net.run(SECOND.times(3));
+        assert_eq!(net.hosts[1].received.len(), 3);
+    }
+}
+
 #[test]
 fn groups_are_joined_again_for_a_new_manager_while_the_link_stays() {
     let mut net = Net::up(2);

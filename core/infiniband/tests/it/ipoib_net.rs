@@ -250,6 +250,12 @@ impl Net {
         }
     }
 
+    /// Packets between hosts that have been sent do not arrive.
+    pub(crate) fn lose_what_is_under_way(&mut self) {
+        self.queue
+            .retain(|(_, event)| !matches!(event, Event::Data(..)));
+    }
+
     fn is_lost(&mut self) -> bool {
         self.sent += 1;
         self.loses > 0 && self.sent.is_multiple_of(self.loses)
