@@ -31,6 +31,9 @@ packages: ## installs the packages that the rest needs
 # Crates whose tests need nothing but Rust. Those of `wire` that run Wireshark's dissector are left out.
 QUICK := wire rnic fabric os units vendors fabric-file sim doctor buffer report playground smb tidy torture
 
+# Crates with property tests.
+PROPERTIES := wire rnic fabric infiniband fabric-file sim doctor faults trace nvme server
+
 quick: ## what needs neither root nor network, packages or guests: under two minutes after a build
 	$(CARGO) test --no-fail-fast $(QUICK:%=-p rockery-%) --lib --bins --tests -- --skip wireshark
 
@@ -66,6 +69,7 @@ sanitize: ## shared-memory channels under Miri, ThreadSanitizer and AddressSanit
 
 nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten thousand processes, a soak
 	CARGO="$(CARGO)" scripts/as-root.sh scripts/test.py --strict
+	PROPTEST_CASES=10000 $(CARGO) test --no-fail-fast $(PROPERTIES:%=-p rockery-%) --lib --tests -- --skip wireshark
 	$(CARGO) build --release --workspace
 	ROCKERY_TEST_KILLS=10000 $(CARGO) test --release -p rockery-host --test it kills
 	ROCKERY_TEST_DEREGISTRATIONS=100000 $(CARGO) test --release -p rockery-host --test it deregistration

@@ -19,6 +19,9 @@ Tests that failed run a second time when all programs have ended, one program at
 then is named as flaky at the end, with the output of its failure above, and does not fail the run unless
 --strict is given (ROCKERY_TEST_STRICT=1).
 
+Property tests draw their cases from one fixed seed (PROPTEST_RNG_SEED, unless it is set), so that two runs of
+one tree have one result. `cargo test` draws other cases each time, and `make nightly` many of them.
+
 A run that leaves files in the checkout, or changes files that git tracks, fails. The least free disk space of
 the run is printed at the end, since a full disk makes tests fail for reasons that few of them name.
 """
@@ -44,6 +47,8 @@ OWN_NAMESPACES = "rockery-programs"
 IN_A_NAMESPACE = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 # Programs whose tests run labs in real time: two at once on two processors make each other late.
 IN_REAL_TIME = "rockery-programs lab::"
+# The seed of property tests.
+PROPERTY_SEED = "4791"
 # A program that hangs is ended after this long, which is several times what the slowest takes on two cores.
 LIMIT_SECONDS = 1800
 
@@ -121,6 +126,7 @@ def run(program, arguments):
         command = IN_A_NAMESPACE + command
     environment = dict(os.environ, CARGO_MANIFEST_DIR=str(program.folder), CARGO_PKG_NAME=program.package,
                        ROCKERY_TEST_IS_BUILT="1")
+    environment.setdefault("PROPTEST_RNG_SEED", PROPERTY_SEED)
     begin = time.monotonic()
     try:
         done = subprocess.run(command, cwd=program.folder, env=environment, stdin=subprocess.DEVNULL,
