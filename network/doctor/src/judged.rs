@@ -149,7 +149,7 @@ fn of_adapter(host: &HostFacts, adapter: &Adapter, asked: Marks) -> String {
     let pfc = adapter.pfc.as_ref().map(|pfc| pfc.value);
     if host.windows.is_some() {
         if let Some(rdma) = &adapter.rdma_enabled {
-            parts.push(format!("RDMA {}", if rdma.value { "on" } else { "off" }));
+            parts.push(format!("RDMA {}", rdma_state(adapter, rdma.value)));
         }
         let technology = adapter.technology.as_ref().map(|own| own.value);
         parts.extend(technology.and_then(|own| match own {
@@ -221,11 +221,20 @@ fn of_iwarp(host: &HostFacts, adapter: &Adapter) -> String {
         false => ("no rule of RoCE applies", ""),
     };
     let rdma = adapter.rdma_enabled.as_ref();
-    let rdma = rdma.map_or("", |rdma| match rdma.value {
-        true => "RDMA on, ",
-        false => "RDMA off, ",
+    let rdma = rdma.map_or_else(String::new, |rdma| {
+        format!("RDMA {}, ", rdma_state(adapter, rdma.value))
     });
     format!("{name}: {rdma}iWARP ({by}): {rules}. For RoCE{more}: {fix}")
+}
+
+/// The state of RDMA on Windows.
+fn rdma_state(adapter: &Adapter, is_enabled: bool) -> &'static str {
+    let operational = adapter.rdma_operational.as_ref();
+    match (is_enabled, operational.map(|own| own.value)) {
+        (true, Some(false)) => "enabled and not in operation",
+        (true, _) => "on",
+        (false, _) => "off",
+    }
 }
 
 /// The card, its firmware, and a PCIe link that has to be read again.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::counted_faults::CountedFault;
 use crate::intent::Intent;
 use crate::outcome::NotUnderstood;
+pub use crate::port_drop::{Interfaces, PortDrop};
 
 /// A line of an output or file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -260,6 +261,8 @@ pub struct Adapter {
     pub qos_enabled: Option<Fact<bool>>,
     /// Windows: whether RDMA of the adapter is enabled.
     pub rdma_enabled: Option<Fact<bool>>,
+    /// Windows: whether RDMA that is enabled is in operation.
+    pub rdma_operational: Option<Fact<bool>>,
     /// Windows: the value of `*NetworkDirectTechnology`: iWARP, InfiniBand, RoCEv1, RoCEv2 from 1 to 4.
     pub technology: Option<Fact<u32>>,
     /// Windows: whether the driver offers NetworkDirect (`*NetworkDirect`).
@@ -593,8 +596,8 @@ pub struct HostFacts {
     pub kernel_events: Vec<Fact<(String, KernelEvent)>>,
     /// Modules of the kernel that were built for other RDMA modules than those that are loaded.
     pub odd_modules: Vec<Fact<String>>,
-    /// Rules of the firewall that drop RoCEv2, each with the interface that it is for, if it names one.
-    pub dropped_4791: Vec<Fact<Option<String>>>,
+    /// Rules of the firewall that drop RoCEv2.
+    pub dropped_4791: Vec<Fact<PortDrop>>,
     /// Whether a rule set of the firewall was seen.
     pub firewall_seen: bool,
     /// Whether the kernel was built with SMB Direct in its client.

@@ -38,6 +38,7 @@ mod os10;
 mod outcome;
 pub mod outputs;
 mod path_spread;
+mod port_drop;
 pub mod profile;
 mod remedy;
 pub mod routeros;

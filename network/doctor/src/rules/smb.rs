@@ -180,6 +180,18 @@ fn rdma_off(host: &HostFacts, adapter: &Adapter, is_first: bool, say: Say<'_>) -
         say("rdma-technology", what, &[&technology.seen], tcp, &fix);
         return true;
     }
+    let is_off_for_all = host
+        .windows
+        .as_ref()
+        .is_some_and(|windows| value(windows.network_direct.as_ref()) == Some(false));
+    let idle = adapter.rdma_operational.as_ref();
+    if let Some(idle) = idle.filter(|own| !own.value && !is_off_for_all) {
+        let what = "RDMA of the adapter is enabled, and not in operation";
+        let fix = "Get-NetAdapter must say Up, and Get-NetOffloadGlobalSetting NetworkDirect Enabled; then \
+                   Restart-NetAdapter, and a driver that has RDMA for this version of Windows";
+        say("rdma-disabled", what, &[&idle.seen], tcp, fix);
+        return true;
+    }
     false
 }
 

@@ -1,6 +1,7 @@
 //! Kernel, firewall and software devices of a host.
 
-use super::{Adapter, Consequence, Finding, Found, HostFacts, names};
+use super::{Adapter, Consequence, Fact, Finding, Found, HostFacts, names};
+use vendors::facts::PortDrop;
 
 pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
     let Some(adapter) = host.adapters.first() else {
@@ -11,7 +12,31 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
         host,
         adapter,
     };
-    // Packets of a RoCE adapter do not pass netfilter; those of a software device do.
+    found.extend(dropping(host, &own("firewall")));
+    software_devices(host, found);
+    let peer = "the simulated host has one memory and no GPU; it shows in transfers between GPU and adapter, \
+                which then go through the processor";
+    if let (Some(acs), Some(_)) = (host.acs_redirects.first(), host.gpus.first()) {
+        let what = "ACS redirects peer-to-peer requests: data between GPU and \
+                   adapter goes through the root complex";
+        let fix =
+            "setpci -s BRIDGE ECAP_ACS+6.w=0, or ACS off in the firmware settings of the host";
+        found.push(own("acs").say(what, &[&acs.seen], Consequence::NotSimulated(peer), fix));
+    }
+    if let (Some(iommu), Some(_)) = (
+        host.iommu_translates.as_ref().filter(|iommu| iommu.value),
+        host.gpus.first(),
+    ) {
+        let what =
+            "the IOMMU translates all accesses of devices, those between GPU and adapter included";
+        let fix = "iommu=pt on the kernel's command line";
+        found.push(own("iommu").say(what, &[&iommu.seen], Consequence::NotSimulated(peer), fix));
+    }
+}
+
+/// A rule of the firewall that drops packets of software devices. Those of a RoCE adapter do not pass
+/// netfilter.
+fn dropping(host: &HostFacts, own: &Found<'_>) -> Option<Finding> {
     let is_software = |name: &str| name.starts_with("rxe") || name.starts_with("siw");
     let adapters = host
         .adapters
@@ -20,15 +45,29 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
     let adapters = adapters.filter_map(|adapter| adapter.netdev.as_ref());
     let devices = host.software_devices.iter().chain(adapters);
     let on: Vec<&str> = devices.map(|device| device.value.as_str()).collect();
-    let dropping = host.dropped_4791.iter().find(|rule| match &rule.value {
-        Some(interface) => on.contains(&interface.as_str()),
-        None => !on.is_empty(),
-    });
-    if let Some(rule) = dropping {
-        let fix = accept(&rule.seen.text);
-        let what = "the firewall drops UDP port 4791, which carries RoCEv2 of software devices";
-        found.push(own("firewall").say(what, &[&rule.seen], Consequence::NothingArrives, fix));
-    }
+    let concerns = |rule: &&Fact<PortDrop>| on.iter().any(|on| rule.value.concerns(on));
+    let dropping = host.dropped_4791.iter().filter(concerns);
+    // A rule that drops all says more than one that drops a part.
+    let rule = dropping.min_by_key(|rule| rule.value.is_partial)?;
+    let fix = accept(&rule.seen.text);
+    let (what, consequence) = match rule.value.is_partial {
+        false => (
+            "the firewall drops UDP port 4791, which carries RoCEv2 of software devices",
+            Consequence::NothingArrives,
+        ),
+        true => (
+            "the firewall drops UDP port 4791, which carries RoCEv2 of software devices, of packets \
+                 that meet the other conditions of the rule",
+            Consequence::NotSimulated(
+                "who sends such packets is not shown; no packet of these peers arrives",
+            ),
+        ),
+    };
+    Some(own.say(what, &[&rule.seen], consequence, fix))
+}
+
+/// Software devices on interfaces of adapters that take the same packets.
+fn software_devices(host: &HostFacts, found: &mut Vec<Finding>) {
     for device in &host.software_devices {
         let hardware = |adapter: &&Adapter| {
             let on = adapter
@@ -51,24 +90,6 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
         };
         let fix = "rdma link delete of the software device";
         found.push(own.say(what, &[&device.seen], Consequence::NothingArrives, fix));
-    }
-    let peer = "the simulated host has one memory and no GPU; it shows in transfers between GPU and adapter, \
-                which then go through the processor";
-    if let (Some(acs), Some(_)) = (host.acs_redirects.first(), host.gpus.first()) {
-        let what = "ACS redirects peer-to-peer requests: data between GPU and \
-                   adapter goes through the root complex";
-        let fix =
-            "setpci -s BRIDGE ECAP_ACS+6.w=0, or ACS off in the firmware settings of the host";
-        found.push(own("acs").say(what, &[&acs.seen], Consequence::NotSimulated(peer), fix));
-    }
-    if let (Some(iommu), Some(_)) = (
-        host.iommu_translates.as_ref().filter(|iommu| iommu.value),
-        host.gpus.first(),
-    ) {
-        let what =
-            "the IOMMU translates all accesses of devices, those between GPU and adapter included";
-        let fix = "iommu=pt on the kernel's command line";
-        found.push(own("iommu").say(what, &[&iommu.seen], Consequence::NotSimulated(peer), fix));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Variations of snapshots of hosts: outputs in another order, of commands as people write them, of several
 //! ports and adapters. What is shown is judged, or named as not understood.
 
-use doctor::{Finding, Marks, check, judged_host};
+use doctor::{Consequence, Finding, Marks, check, judged_host};
 use vendors::facts::HostFacts;
 use vendors::read_host;
 
@@ -226,15 +226,21 @@ fn the_second_port_of_a_device_does_not_decide_for_the_first() {
     assert!(mtu.place.contains("ens1f1 (mlx5_0/2)"), "{}", mtu.place);
 }
 
-/// The rules of a firewall that drop RoCEv2 of a software device, as a finding or none.
-fn firewalled(command: &str, rules_of: &str) -> bool {
+/// The finding about rules of a firewall that drop RoCEv2 of a software device.
+fn of_firewall(command: &str, rules_of: &str) -> Option<Finding> {
     let software = LINUX
         .replace("mlx5_0", "rxe0")
         .replace("==> env <==\nNCCL_IB_GID_INDEX=3\n", "");
     let text = format!("{software}==> {command} <==\n{rules_of}\n");
     found(&text)
-        .iter()
-        .any(|finding| finding.rule == "firewall")
+        .into_iter()
+        .find(|finding| finding.rule == "firewall")
+}
+
+/// Whether there is a finding that nothing arrives.
+fn firewalled(command: &str, rules_of: &str) -> bool {
+    let finding = of_firewall(command, rules_of);
+    finding.is_some_and(|finding| finding.consequence == Consequence::NothingArrives)
 }
 
 #[test]
@@ -250,6 +256,17 @@ fn a_firewall_drops_what_its_rules_match_in_order() {
         (format!("-A INPUT -p udp -m udp --dport 4791 -j ACCEPT\n{drop}"), false),
         (format!("{drop}\n-A INPUT -p udp -m udp --dport 4791 -j ACCEPT"), true),
         (format!("-A INPUT -i eno8 -j ACCEPT\n{drop}"), true),
+        (format!("-A INPUT -i ens1f0 -j ACCEPT\n{drop}"), false),
+        (format!("-A INPUT -i ens+ -j ACCEPT\n{drop}"), false),
+        (format!("-A INPUT ! -i eno8 -j ACCEPT\n{drop}"), false),
+        ("-A INPUT ! -i ens1f0 -p udp --dport 4791 -j DROP".to_owned(), false),
+        ("-A INPUT ! -i eno8 -p udp --dport 4791 -j DROP".to_owned(), true),
+        ("-A INPUT -i eno8 -j ACCEPT\n-A INPUT -j DROP".to_owned(), true),
+        ("-A INPUT -m state --state NEW,ESTABLISHED -j ACCEPT\n-A INPUT -j DROP".to_owned(), false),
+        ("-A INPUT -p udp --dport 4791 -m conntrack --ctstate NEW -j DROP".to_owned(), true),
+        // Packets of other sources arrive.
+        ("-A INPUT -s 10.9.0.0/16 -p udp --dport 4791 -j DROP".to_owned(), false),
+        ("-A INPUT ! -s 10.0.0.0/24 -p udp --dport 4791 -j DROP".to_owned(), false),
         ("-A FORWARD -p udp -m udp --dport 4791 -j DROP".to_owned(), false),
         ("-A INPUT -p tcp --dport 22 -j ACCEPT\n-A INPUT -j REJECT".to_owned(), true),
         (
@@ -297,6 +314,21 @@ fn a_firewall_drops_by_its_policy_and_by_rules_of_nft() {
             true,
         ),
         ("accept", "udp dport != 4791 drop", false),
+        ("accept", "iifname != \"ens1f0\" udp dport 4791 drop", false),
+        ("accept", "iifname != \"eno8\" udp dport 4791 drop", true),
+        (
+            "accept",
+            "iifname { \"eno8\", \"ens*\" } udp dport 4791 drop",
+            true,
+        ),
+        (
+            "accept",
+            "iifname { \"eno8\", \"eno9\" } udp dport 4791 drop",
+            false,
+        ),
+        ("accept", "ip saddr 10.9.0.0/16 udp dport 4791 drop", false),
+        ("drop", "iifname \"ens1f0\" accept", false),
+        ("drop", "iifname \"eno8\" accept", true),
         ("accept", "tcp dport 4791 drop", false),
         (
             "accept",
@@ -316,6 +348,52 @@ fn a_firewall_drops_by_its_policy_and_by_rules_of_nft() {
     }
     let forward = nft("drop", "").replace("hook input", "hook forward");
     assert!(!firewalled("nft list ruleset", &forward));
+}
+
+#[test]
+fn a_rule_with_a_source_drops_a_part_of_the_packets() {
+    let nft = "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter;\n\t\t\
+               ip saddr 10.9.0.0/16 udp dport 4791 drop\n\t}\n}";
+    let iptables =
+        "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -s 10.9.0.0/16 -p udp --dport 4791 -j DROP\nCOMMIT";
+    for (command, rules_of) in [("nft list ruleset", nft), ("iptables-save", iptables)] {
+        let finding = of_firewall(command, rules_of).expect(command);
+        assert!(
+            matches!(finding.consequence, Consequence::NotSimulated(_)),
+            "{finding:?}"
+        );
+        assert!(finding.what.contains("the other conditions of the rule"));
+    }
+}
+
+#[test]
+fn iptables_lists_its_rules_as_it_saves_them() {
+    for (rules_of, drops) in [
+        (
+            "-P INPUT ACCEPT\n-P FORWARD DROP\n-A INPUT -p udp -m udp --dport 4791 -j DROP",
+            true,
+        ),
+        (
+            "-P INPUT ACCEPT\n-P FORWARD DROP\n-A INPUT -p udp -m udp --dport 53 -j DROP",
+            false,
+        ),
+        (
+            "-P INPUT DROP\n-P OUTPUT ACCEPT\n-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT",
+            true,
+        ),
+        (
+            "-P INPUT DROP\n-N own\n-A INPUT -j own\n-A own -p udp --dport 4791 -j ACCEPT",
+            false,
+        ),
+    ] {
+        for command in ["iptables -S", "iptables -t filter --list-rules"] {
+            assert_eq!(
+                firewalled(command, rules_of),
+                drops,
+                "{command}: {rules_of}"
+            );
+        }
+    }
 }
 
 const WINDOWS: &str = "==> Get-NetAdapterQos <==
@@ -367,6 +445,30 @@ fn outputs_of_windows_may_be_in_any_order_and_case() {
         let text = small.replace("==> ", prompt).replace(" <==", "");
         assert_eq!(of_windows(&text), ["mtu"], "{prompt}");
     }
+}
+
+#[test]
+fn rdma_of_windows_that_is_enabled_may_not_be_in_operation() {
+    let table = |operational: &str| {
+        let rdma = "==> Get-NetAdapterRdma <==\nName    : SLOT 2\nEnabled : True\n";
+        let row = format!(
+            "==> Get-NetAdapterRdma <==\n\
+             Name   InterfaceDescription         Enabled Operational PFC ETS\n\
+             ----   --------------------         ------- ----------- --- ---\n\
+             SLOT 2 Mellanox ConnectX-5 Adapter  True    {operational:<11} True True\n"
+        );
+        with(WINDOWS, rdma, &row)
+    };
+    assert_eq!(of_windows(&table("True")), [""; 0]);
+    let idle = host(&table("False"));
+    assert!(idle.left.is_empty(), "{:?}", idle.left);
+    let findings = check(&[idle], &[], Marks::default());
+    assert_eq!(rules(&findings), ["rdma-disabled"]);
+    assert!(findings[0].what.contains("not in operation"));
+    // The setting for all adapters explains it.
+    let off = "==> Get-NetOffloadGlobalSetting <==\nNetworkDirect : Disabled\n";
+    let text = format!("{}{off}", table("False"));
+    assert_eq!(of_windows(&text), ["rdma-global"]);
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Rules of netfilter that drop RoCEv2 (UDP port 4791), as `iptables-save` and `nft list ruleset` print them.
 //!
-//! A packet of a device is followed through the rules of each chain in order. Rules with conditions that
-//! are not evaluated (sources, states) may accept it, and drop it only where they name the port.
+//! A packet of a device is followed through the rules of each chain in order. Interfaces, ports and the state
+//! of the connection are evaluated. Rules with other conditions (sources, rates) may accept the packet; where
+//! they name the port, they drop a part of the packets.
 
 use std::collections::BTreeMap;
 
-use crate::facts::HostFacts;
+use crate::facts::{HostFacts, Interfaces, PortDrop};
 use crate::sections::Section;
 use crate::text::Line;
 
@@ -22,12 +23,24 @@ enum Verdict {
 /// A rule that matches RoCEv2, or may.
 struct Rule {
     verdict: Verdict,
-    /// The interface that packets arrive on, where the rule names it.
-    interface: Option<String>,
+    /// The interfaces that packets arrive on.
+    on: Interfaces,
     /// Whether the rule names the port.
     names_port: bool,
     /// Whether the rule has conditions that are not evaluated.
     is_conditional: bool,
+}
+
+impl Rule {
+    /// A rule without conditions, of which nothing has been read yet.
+    fn new() -> Self {
+        Self {
+            verdict: Verdict::Accept,
+            on: Interfaces::All,
+            names_port: false,
+            is_conditional: false,
+        }
+    }
 }
 
 /// A chain as far as it was read.
@@ -35,31 +48,41 @@ struct Rule {
 struct Chain {
     /// Whether packets to the host or from it enter the chain first.
     is_base: bool,
-    /// Interfaces whose RoCEv2 earlier rules accept; all where one is `None`.
-    accepted: Vec<Option<String>>,
-    /// Whether an earlier rule may accept RoCEv2.
+    /// Interfaces whose RoCEv2 earlier rules accept.
+    accepted: Vec<Interfaces>,
+    /// Whether an earlier rule may accept RoCEv2 of other interfaces.
     may_accept: bool,
 }
 
 impl Chain {
-    /// Whether the rule drops RoCEv2, by the rules before.
-    fn drops(&mut self, rule: &Rule) -> bool {
-        let is_accepted = self
-            .accepted
-            .iter()
-            .any(|own| own.is_none() || *own == rule.interface);
+    /// What of RoCEv2 the rule drops, by the rules before.
+    fn drops(&mut self, rule: Rule) -> Option<PortDrop> {
         match rule.verdict {
             Verdict::Accept => {
-                self.may_accept = true;
-                if !rule.is_conditional {
-                    self.accepted.push(rule.interface.clone());
+                match rule.is_conditional {
+                    true => self.may_accept = true,
+                    false => self.accepted.push(rule.on),
                 }
-                false
+                None
             }
-            Verdict::Drop if is_accepted => false,
-            Verdict::Drop if rule.names_port => true,
+            Verdict::Drop if rule.names_port => Some(PortDrop {
+                is_partial: rule.is_conditional,
+                ..self.drop_on(rule.on)
+            }),
             // The end of a list of what is accepted.
-            Verdict::Drop => self.is_base && !rule.is_conditional && !self.may_accept,
+            Verdict::Drop if self.is_base && !rule.is_conditional && !self.may_accept => {
+                Some(self.drop_on(rule.on))
+            }
+            Verdict::Drop => None,
+        }
+    }
+
+    /// A drop of all packets of interfaces that no rule before has accepted.
+    fn drop_on(&self, on: Interfaces) -> PortDrop {
+        PortDrop {
+            on,
+            accepted: self.accepted.clone(),
+            is_partial: false,
         }
     }
 }
@@ -73,8 +96,23 @@ pub(super) fn firewall(section: &Section<'_>, host: &mut HostFacts) {
     }
 }
 
-fn push(section: &Section<'_>, line: &Line<'_>, interface: Option<String>, host: &mut HostFacts) {
-    host.dropped_4791.push(section.fact(line, interface));
+fn push(section: &Section<'_>, line: &Line<'_>, dropped: PortDrop, host: &mut HostFacts) {
+    host.dropped_4791.push(section.fact(line, dropped));
+}
+
+/// The names of interfaces in a condition: `eth0`, `eth0,eth1`, `eth*`.
+fn interfaces(names: &str, is_not: bool) -> Interfaces {
+    let names = names.split(',').map(|name| name.trim_matches(['"', ' ']));
+    let names = names.map(str::to_owned).collect();
+    match is_not {
+        true => Interfaces::AllBut(names),
+        false => Interfaces::Only(names),
+    }
+}
+
+/// Whether a condition names the loopback alone, which carries no RoCE of other hosts.
+fn is_loopback(on: &Interfaces) -> bool {
+    matches!(on, Interfaces::Only(names) if names.iter().all(|name| name == "lo"))
 }
 
 /// Whether a port or a list of ports and ranges has that of RoCEv2: `4791`, `53,4000:5000`.
@@ -98,19 +136,26 @@ fn iptables(section: &Section<'_>, host: &mut HostFacts) {
             [table] if table.starts_with('*') => chains.clear(),
             [chain, policy, ..] if chain.starts_with(':') => {
                 let name = &chain[1..];
-                let is_base = matches!(name, "INPUT" | "OUTPUT" | "PREROUTING");
-                chains.entry(name).or_default().is_base = is_base;
-                if is_base && matches!(*policy, "DROP" | "REJECT") {
+                chains.entry(name).or_default().is_base = is_base(name);
+                if is_base(name) && matches!(*policy, "DROP" | "REJECT") {
                     policies.push((name, line));
                 }
+            }
+            ["-P", chain, "DROP" | "REJECT"] => {
+                chains.entry(chain).or_default().is_base = is_base(chain);
+                if is_base(chain) {
+                    policies.push((chain, line));
+                }
+            }
+            // `iptables -S` names no policy that is ACCEPT in another way.
+            ["-P" | "-N", chain, ..] => {
+                chains.entry(chain).or_default().is_base = is_base(chain);
             }
             ["-A", chain, rest @ ..] if !matches!(*chain, "FORWARD" | "POSTROUTING") => {
                 has_chains_below |= jumps(rest);
                 let own = chains.entry(*chain).or_default();
-                if let Some(rule) = iptables_rule(rest)
-                    && own.drops(&rule)
-                {
-                    push(section, line, rule.interface, host);
+                if let Some(dropped) = iptables_rule(rest).and_then(|rule| own.drops(rule)) {
+                    push(section, line, dropped, host);
                 }
             }
             _ => {}
@@ -118,9 +163,15 @@ fn iptables(section: &Section<'_>, host: &mut HostFacts) {
         policies.retain(|(name, _)| chains.get(name).is_none_or(|own| !own.may_accept));
     }
     // What chains of one's own accept is not followed.
-    for (_, line) in policies.into_iter().filter(|_| !has_chains_below) {
-        push(section, line, None, host);
+    for (name, line) in policies.into_iter().filter(|_| !has_chains_below) {
+        let dropped = chains.entry(name).or_default().drop_on(Interfaces::All);
+        push(section, line, dropped, host);
     }
+}
+
+/// Whether packets to the host or from it enter a chain of iptables first.
+fn is_base(chain: &str) -> bool {
+    matches!(chain, "INPUT" | "OUTPUT" | "PREROUTING")
 }
 
 /// Whether a rule goes to another chain.
@@ -137,12 +188,7 @@ fn jumps(words: &[&str]) -> bool {
 
 /// A rule of iptables, if it accepts or drops, and may match RoCEv2.
 fn iptables_rule(words: &[&str]) -> Option<Rule> {
-    let mut rule = Rule {
-        verdict: Verdict::Accept,
-        interface: None,
-        names_port: false,
-        is_conditional: false,
-    };
+    let mut rule = Rule::new();
     let (mut verdict, mut is_not) = (None, false);
     let mut words = words.iter().copied().peekable();
     while let Some(word) = words.next() {
@@ -165,13 +211,12 @@ fn iptables_rule(words: &[&str]) -> Option<Rule> {
                 }
                 rule.names_port = !is_not;
             }
-            "-i" | "--in-interface" if !is_not => {
-                let name = words.next()?;
-                // The loopback carries no RoCE of other hosts.
-                if name == "lo" {
+            "-i" | "--in-interface" => {
+                // iptables has `+` for any end of a name.
+                rule.on = interfaces(&words.next()?.replace('+', "*"), is_not);
+                if is_loopback(&rule.on) {
                     return None;
                 }
-                rule.interface = Some(name.to_owned());
             }
             "-j" | "--jump" => {
                 verdict = match words.next()? {
@@ -185,7 +230,6 @@ fn iptables_rule(words: &[&str]) -> Option<Rule> {
                 if words.next()?.contains("NEW") == is_not {
                     return None;
                 }
-                rule.is_conditional = true;
             }
             _ => {
                 rule.is_conditional = true;
@@ -214,7 +258,7 @@ fn nft(section: &Section<'_>, host: &mut HostFacts) {
     let mut is_outside = true;
     let mut policy: Option<&Line<'_>> = None;
     let mut has_chains_below = false;
-    let mut dropping: Vec<&Line<'_>> = Vec::new();
+    let mut dropping: Vec<(&Line<'_>, PortDrop)> = Vec::new();
     for line in &section.lines {
         let words = nft_words(line.text);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -237,17 +281,16 @@ fn nft(section: &Section<'_>, host: &mut HostFacts) {
             }
             ["}"] => {
                 let is_dropping = !chain.may_accept && !has_chains_below;
-                dropping.extend(policy.take().filter(|_| is_dropping));
+                let by_policy = policy.take().filter(|_| is_dropping);
+                dropping.extend(by_policy.map(|line| (line, chain.drop_on(Interfaces::All))));
                 is_outside = true;
             }
             rest if !is_outside => {
                 has_chains_below |= rest
                     .iter()
                     .any(|word| matches!(*word, "jump" | "goto" | "vmap"));
-                if let Some(rule) = nft_rule(rest)
-                    && chain.drops(&rule)
-                {
-                    push(section, line, rule.interface, host);
+                if let Some(dropped) = nft_rule(rest).and_then(|rule| chain.drops(rule)) {
+                    push(section, line, dropped, host);
                 }
             }
             _ => {}
@@ -255,7 +298,7 @@ fn nft(section: &Section<'_>, host: &mut HostFacts) {
     }
     dropping
         .into_iter()
-        .for_each(|line| push(section, line, None, host));
+        .for_each(|(line, dropped)| push(section, line, dropped, host));
 }
 
 /// The words of a line of nft: a set in braces is one word, and so is a text in quotes.
@@ -303,12 +346,7 @@ fn nft_value<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<(bool, Str
 
 /// A rule of nft, if it accepts or drops, and may match RoCEv2.
 fn nft_rule(words: &[&str]) -> Option<Rule> {
-    let mut rule = Rule {
-        verdict: Verdict::Accept,
-        interface: None,
-        names_port: false,
-        is_conditional: false,
-    };
+    let mut rule = Rule::new();
     let mut verdict = None;
     let mut words = words.iter().copied().peekable();
     while let Some(word) = words.next() {
@@ -362,16 +400,11 @@ fn nft_matches<'a>(
         }
         "iifname" | "iif" => {
             let (is_not, name) = nft_value(words)?;
-            match is_not || name.contains(',') {
-                true => rule.is_conditional = true,
-                false => rule.interface = Some(name.clone()),
-            }
-            // The loopback carries no RoCE of other hosts.
-            Some(is_not || name != "lo")
+            rule.on = interfaces(&name, is_not);
+            Some(!is_loopback(&rule.on))
         }
         "state" => {
             let (is_not, states) = nft_value(words)?;
-            rule.is_conditional = true;
             Some(states.contains("new") != is_not)
         }
         _ => {

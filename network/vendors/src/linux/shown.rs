@@ -20,6 +20,7 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
         "dmesg" => dmesg(section, host)?,
         "ip" if is_addresses(section.command) => addresses(section, host)?,
         "iptables-save" | "ip6tables-save" | "nft" => firewall(section, host),
+        "iptables" | "ip6tables" if lists_rules(section.command) => firewall(section, host),
         "ls" if section.command.ends_with("/sys/kernel/iommu_groups") => {
             let groups = section.lines.iter().flat_map(Line::words).count();
             host.iommu_groups = Some(section.fact(&section.head, groups as u32));
@@ -33,6 +34,13 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// Whether a command of iptables prints rules as `iptables-save` does.
+fn lists_rules(command: &str) -> bool {
+    command
+        .split_whitespace()
+        .any(|word| matches!(word, "-S" | "--list-rules"))
 }
 
 /// Entries of one GID table at most.

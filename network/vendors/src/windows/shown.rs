@@ -180,6 +180,10 @@ fn rdma(
         let on = section.fact(line, boolean(section, line, value)?);
         adapter(section, record, host)?.rdma_enabled = Some(on);
     }
+    if let Some((line, value)) = record.get("operational") {
+        let on = section.fact(line, boolean(section, line, value)?);
+        adapter(section, record, host)?.rdma_operational = Some(on);
+    }
     Ok(())
 }
 
