@@ -431,7 +431,7 @@ impl Dialect {
         let signs = [
             (
                 Self::Sonic,
-                text.trim_start().starts_with('{') && has("PORT_QOS_MAP"),
+                text.trim_start().starts_with('{') && SONIC_TABLES.into_iter().any(has),
             ),
             (
                 Self::Junos,
@@ -508,6 +508,16 @@ impl Dialect {
         own.unwrap_or_else(|| remedy.in_words())
     }
 }
+
+/// Tables by which SONiC's JSON is recognised, in their beginnings: platforms ship the tables of buffers and
+/// those of QoS as files of their own.
+const SONIC_TABLES: [&str; 5] = [
+    "\"PORT_QOS_MAP",
+    "\"BUFFER_P",
+    "\"CABLE_LENGTH",
+    "\"WRED_PROFILE",
+    "\"PFC_WD",
+];
 
 /// Whether a text has interfaces of so many numbers: `Ethernet1/1` of NX-OS has two, `ethernet1/1/1` of OS10
 /// three.

@@ -263,12 +263,14 @@ impl Outcomes {
 
     /// The ports that lines concern which are read now are down: no packet passes them.
     pub(crate) fn down(&mut self, line: usize) {
+        let text = self.lines.get(&line).map(|entry| shortened(&entry.text));
+        self.down_by(line, &text.unwrap_or_default());
+    }
+
+    /// The same, with the setting of the line that says so.
+    pub(crate) fn down_by(&mut self, line: usize, text: &str) {
         let names = self.ports.join(", ");
-        let text = self.lines.get(&line).map_or("", |entry| &entry.text);
-        let why = format!(
-            "\"{}\": {names} is down, and is not judged",
-            shortened(text)
-        );
+        let why = format!("\"{text}\": {names} is down, and is not judged");
         self.down.extend(self.ports.iter().cloned());
         self.not_judged(line, why);
     }

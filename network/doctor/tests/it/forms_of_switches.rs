@@ -345,6 +345,29 @@ fn a_port_that_is_shut_is_not_judged() {
 }
 
 #[test]
+fn a_port_of_routeros_that_is_disabled_is_not_judged() {
+    let off = format!("{ROUTEROS}set [find where name~\"qsfp28-2\"] trust-l3=ignore\n");
+    assert_eq!(rules(&found(&off)), ["switch-trust"]);
+    for shut in [
+        "/interface/ethernet/disable qsfp28-2-1",
+        "/interface/ethernet set [find where name=qsfp28-2-1] disabled=yes",
+        "/interface/ethernet disable [find name~\"qsfp28-2\"]",
+    ] {
+        let text = format!("{off}{shut}\n");
+        let read = switch(&text);
+        assert_eq!((odd(&read), found(&text)), (vec![], vec![]), "{shut}");
+        let said: Vec<String> = read.not_judged.iter().map(ToString::to_string).collect();
+        assert!(
+            said.iter()
+                .any(|said| said.contains("qsfp28-2-1 is down, and is not judged")),
+            "{shut}: {said:?}"
+        );
+        let again = format!("{text}/interface/ethernet/enable [find disabled=yes]\n");
+        assert_eq!(rules(&found(&again)), ["switch-trust"], "{shut}");
+    }
+}
+
+#[test]
 fn a_part_of_a_configuration_is_recognised_by_its_interfaces() {
     let interface = "interface Ethernet1/1\n  switchport mode trunk\n  \
                      priority-flow-control mode on\n  mtu 9216\n";

@@ -15,19 +15,19 @@ pub(crate) fn asked(dscp: u8) -> Marks {
     }
 }
 
-fn switch(text: &str) -> SwitchFacts {
+pub(crate) fn switch(text: &str) -> SwitchFacts {
     read_switch("leaf", text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 /// The only group of ports of a configuration of which every line is understood.
-fn only(text: &str) -> Intent {
+pub(crate) fn only(text: &str) -> Intent {
     let switch = switch(text);
     assert!(switch.left.is_empty(), "{:?}\n{text}", switch.left);
     assert_eq!(switch.groups.len(), 1, "{:?}\n{text}", switch.groups);
     switch.groups.into_iter().next().expect("one group")
 }
 
-fn ports(intent: &Intent) -> Vec<&str> {
+pub(crate) fn ports(intent: &Intent) -> Vec<&str> {
     intent.ports.iter().map(|port| port.name.as_str()).collect()
 }
 
@@ -288,88 +288,6 @@ fn without_the_dscp_of_data_only_certain_faults_are_findings() {
     );
 }
 
-#[test]
-fn nvue_has_no_roce_where_it_is_off() {
-    let off = "nv set qos roce mode lossless\nnv set qos roce enable off\nnv set interface swp1\n";
-    let read = only(off);
-    assert_eq!((read.pfc_send, read.trust.dscp()), (0, false));
-    let again = format!("{off}nv set qos roce enable on\n");
-    assert_eq!(only(&again).pfc_send, 1 << 3);
-    let found = check(&[], &[switch(off)], asked(26));
-    assert!(!found.is_empty(), "a switch without RoCE has a finding");
-}
-
-#[test]
-fn nvue_names_a_profile_that_is_not_there() {
-    let read = switch(
-        "nv set qos pfc storage switch-priority 3
-nv set interface swp1 qos pfc profile storage
-nv set interface swp2 qos pfc profile stroage
-nv set interface swp3 qos pfc profile default-global
-",
-    );
-    let left: Vec<&str> = read.left.iter().map(|left| left.why.as_str()).collect();
-    assert_eq!(left.len(), 1, "{left:?}");
-    assert!(
-        left[0].ends_with("no pfc profile is called stroage"),
-        "{left:?}"
-    );
-    let said = judged_switch(&read, &[], asked(26));
-    let unknown = "swp2: PFC unknown (line 3 was not understood)";
-    assert!(
-        said.iter().any(|own| own.text.starts_with(unknown)),
-        "{said:?}"
-    );
-}
-
-#[test]
-fn nvue_profiles_pools_and_yaml() {
-    let profiles = "nv set qos mapping STORAGE trust both
-nv set qos mapping STORAGE dscp 26 switch-priority 3
-nv set qos pfc default-global switch-priority 3
-nv set interface swp1 qos mapping profile STORAGE
-nv set interface swp2 link mtu 9216
-nv set system hostname leaf
-";
-    let read = switch(profiles);
-    assert!(read.left.is_empty(), "{:?}", read.left);
-    let group = |name: &str| {
-        let own = |group: &&Intent| ports(group).contains(&name);
-        read.groups.iter().find(own).expect("it has the port")
-    };
-    assert!(group("swp1").trust.dscp() && !group("swp2").trust.dscp());
-    let commands = "nv set qos roce
-nv set qos traffic-pool roce-lossless memory-percent 60
-nv set interface swp1-4 link mtu 9216
-";
-    let yaml = "- set:
-    qos:
-      roce:
-        enable: on
-        mode: lossless
-      traffic-pool:
-        roce-lossless:
-          memory-percent: 60
-    interface:
-      swp1-4:
-        link:
-          mtu: 9216
-        type: swp
-";
-    assert_eq!(only(commands), only(yaml));
-    assert_eq!(only(yaml).pfc_send, 1 << 3);
-    let keys = "- set:
-    qos:
-      pfc:
-        default-global:
-          switch-priority:
-            '5': {}
-    interface:
-      swp1: {}
-";
-    assert_eq!(only(keys).pfc_send, 1 << 5);
-}
-
 const SONIC: &str = r#"{
   "PORT": { "Ethernet0": { "speed": "100000", "mtu": "9100" } },
   "CABLE_LENGTH": { "AZURE": { "Ethernet0": "40m" } },
@@ -421,6 +339,26 @@ fn a_sonic_entry_that_is_odd_leaves_the_rest() {
         let found = check(&[], &[switch], asked(26));
         assert!(found.is_empty(), "{to}: {found:#?}");
     }
+}
+
+#[test]
+fn sonic_buffers_alone_do_not_show_that_pfc_is_off() {
+    let buffers = r#"{
+  "CABLE_LENGTH": { "AZURE": { "Ethernet0": "5m" } },
+  "BUFFER_POOL": { "ingress_lossless_pool": { "size": "12766208", "type": "ingress", "mode": "dynamic" } },
+  "BUFFER_PROFILE": { "lossy": { "pool": "ingress_lossless_pool", "size": "0", "dynamic_th": "3" } },
+  "BUFFER_PG": { "Ethernet0|0": { "profile": "lossy" } }
+}"#;
+    let read = switch(buffers);
+    assert_eq!(read.left.len(), 1, "{:?}", read.left);
+    assert!(
+        read.left[0].why.contains("no PORT_QOS_MAP"),
+        "{:?}",
+        read.left
+    );
+    assert!(read.groups[0].unknown(Area::Pfc).is_some());
+    let found = check(&[], &[read], asked(26));
+    assert!(found.is_empty(), "{found:#?}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod junos;
 mod lab;
 mod limits;
 mod manual;
+mod nvue;
 mod plans;
 mod quoted;
 mod round_trips;

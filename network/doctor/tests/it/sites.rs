@@ -110,23 +110,20 @@ const TWO_KINDS: &str = r#"{
 
 #[test]
 fn ports_without_pfc_beside_ports_with_pfc_may_carry_other_traffic() {
-    let facts = switch(TWO_KINDS);
+    let facts = switch(&with(TWO_KINDS, ", \"admin_status\": \"down\"", ""));
     let found = check(&[], core::slice::from_ref(&facts), asked(26));
     assert_eq!(rules(&found), [""; 0], "{found:#?}");
     let judged = judged_switch(&facts, &[], asked(26));
     let said = "Ethernet4: DSCP 26 → class 3, lossy, ECN on, PFC off, and on at other ports: whether data \
                 passes here is unknown";
     assert!(judged.iter().any(|own| own.text == said), "{judged:#?}");
-    // A port that is down is named as one that is judged like the others.
-    let down: Vec<&str> = facts
-        .not_judged
-        .iter()
-        .map(|line| line.why.as_str())
-        .collect();
-    assert!(
-        down.iter().any(|why| why.contains("admin_status")),
-        "{down:?}"
-    );
+    // A port that is down is named, and not judged.
+    let down = switch(TWO_KINDS);
+    let said = down.not_judged.iter().map(|line| line.why.as_str());
+    let why = "\"admin_status down\": Ethernet4 is down, and is not judged";
+    assert!(said.clone().any(|said| said == why), "{down:?}");
+    let judged = down.groups.iter().flat_map(|group| &group.ports);
+    assert!(judged.map(|port| port.name.as_str()).eq(["Ethernet0"]));
     // Without PFC anywhere it is a fault.
     let off = with(TWO_KINDS, ", \"pfc_enable\": \"3\"", "");
     assert_eq!(rules(&findings(&off, asked(26))), ["switch-pfc-off"]);

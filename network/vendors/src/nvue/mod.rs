@@ -3,6 +3,8 @@
 //! Commands of NVIDIA's NVUE (Cumulus Linux, "Quality of Service" and the NVUE command reference). Settings
 //! are written one by one instead of by `nv set qos roce`, whose meaning depends on the chip.
 
+mod commands;
+mod names;
 pub(crate) mod read;
 pub(crate) mod remedy;
 pub(crate) mod shown;

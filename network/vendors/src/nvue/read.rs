@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::commands::{self, Setting};
 use super::write::{INTERVAL_MS, INTERVALS};
 use super::yaml;
 use crate::highest_rate::{HighestRate, KILOBIT};
@@ -95,20 +96,6 @@ struct Link {
     spreads: bool,
     /// Names of the profiles, by area.
     profiles: BTreeMap<&'static str, String>,
-}
-
-/// A setting: its line, and words.
-#[derive(Clone)]
-struct Setting<'a> {
-    line: usize,
-    words: Vec<&'a str>,
-}
-
-impl Setting<'_> {
-    fn wrong(&self, file: &str, what: &str) -> ReadError {
-        let text = shortened(&self.words.join(" "));
-        ReadError::new(file, self.line, format!("\"{text}\": {what}"))
-    }
 }
 
 /// The settings of a port's profiles, read so far.
@@ -291,40 +278,6 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// `swp1-4,swp6` as single names, and `swp1-4,6`, in which a number takes the letters of the name before it;
-/// at most 1,024.
-fn expanded(names: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut letters = "";
-    for part in names.split(',') {
-        let (head, to) = match part.rsplit_once('-') {
-            Some((head, to)) => (head, to.parse::<u32>().ok()),
-            None => (part, None),
-        };
-        let base = head.trim_end_matches(|letter: char| letter.is_ascii_digit());
-        let from = head[base.len()..].parse::<u32>().ok();
-        let base = if base.is_empty() { letters } else { base };
-        match (from, to) {
-            (Some(from), Some(to)) => {
-                found.extend((from..=to).take(1024).map(|port| format!("{base}{port}")));
-                letters = base;
-            }
-            (Some(from), None) if !part.contains('-') => {
-                let is_number = from.to_string() == part;
-                found.push(if is_number {
-                    format!("{base}{part}")
-                } else {
-                    part.to_owned()
-                });
-                letters = base;
-            }
-            _ => found.push(part.to_owned()),
-        }
-    }
-    found.truncate(1024);
-    found
-}
-
 /// The settings of a text, by what they are about.
 #[derive(Default)]
 struct Text<'a> {
@@ -373,8 +326,8 @@ impl<'a> Text<'a> {
                 let key = (*area, (*profile).to_owned());
                 self.profiles.entry(key).or_default().push(setting);
             }
-            ["interface", names, rest @ ..] => {
-                let ports = expanded(names);
+            ["interface", _, rest @ ..] => {
+                let ports = setting.interfaces();
                 outcomes.within(ports.clone());
                 match self.interface(file, &setting, &ports, rest) {
                     Ok(true) => outcomes.applied(line),
@@ -456,12 +409,7 @@ impl<'a> Text<'a> {
             let is_there = self.profiles.contains_key(&(*area, name.clone()));
             if !is_there && name != PROFILE {
                 let what = format!("no {area} profile is called {}", shortened(name));
-                outcomes.within(
-                    setting
-                        .words
-                        .get(1)
-                        .map_or_else(Vec::new, |names| expanded(names)),
-                );
+                outcomes.within(setting.interfaces());
                 outcomes.not_understood(&setting.wrong(file, &what));
                 outcomes.within(Vec::new());
             }
@@ -534,32 +482,12 @@ pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), Re
     let lines = lines(file, text, &['#'])?;
     let mut outcomes = Outcomes::of(file, &lines);
     let mut found = Text::default();
-    if yaml::is_yaml(&lines) {
-        for (line, words) in yaml::settings(file, &lines, &mut outcomes) {
-            found.take(file, Setting { line, words }, &mut outcomes);
-        }
-    } else {
-        for line in &lines {
-            let all = line.words();
-            let words = all.iter().copied().skip_while(|word| *word != "nv");
-            let words: Vec<&str> = words.collect();
-            match words.as_slice() {
-                ["nv", "set", rest @ ..] => {
-                    let words = rest.to_vec();
-                    let line = line.number;
-                    found.take(file, Setting { line, words }, &mut outcomes);
-                }
-                ["nv", "config" | "show", ..] => outcomes.irrelevant(line.number),
-                ["nv", "unset", object, ..] if OTHERS.contains(object) => {
-                    outcomes.irrelevant(line.number);
-                }
-                _ => {
-                    let text = shortened(line.text);
-                    let what = format!("\"{text}\": nv set was expected");
-                    outcomes.not_understood(&ReadError::new(file, line.number, what));
-                }
-            }
-        }
+    let settings = match yaml::is_yaml(&lines) {
+        true => yaml::settings(file, &lines, &mut outcomes),
+        false => commands::settings(file, &lines, &mut outcomes),
+    };
+    for setting in settings {
+        found.take(file, setting, &mut outcomes);
     }
     if found.links.is_empty() && !lines.is_empty() {
         found.links.insert(PROFILE.to_owned(), Link::default());
@@ -610,23 +538,4 @@ fn intents(file: &str, text: &Text<'_>, outcomes: &mut Outcomes) -> Vec<Intent> 
         ..read.get(&link.profiles).cloned().unwrap_or_default()
     };
     text.links.iter().map(one).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::expanded;
-
-    #[test]
-    fn names_are_ranges_lists_and_numbers_behind_a_name() {
-        for (names, expected) in [
-            ("swp1", "swp1"),
-            ("swp1-3,swp6", "swp1 swp2 swp3 swp6"),
-            ("swp1-2,5,8-9,eth0", "swp1 swp2 swp5 swp8 swp9 eth0"),
-            ("swp1s0-1,3", "swp1s0 swp1s1 swp1s3"),
-            ("swp01,bond-a,bond-b1", "swp01 bond-a bond-b1"),
-            ("swp1-a", "swp1-a"),
-        ] {
-            assert_eq!(expanded(names).join(" "), expected, "{names}");
-        }
-    }
 }

@@ -1,11 +1,9 @@
 //! NVUE's YAML (`nv config show`, `startup.yaml`) as the paths that `nv set` takes. NVUE prints one form:
 //! mappings by indentation, with `{}` where nothing is below.
 
+use super::commands::Setting;
 use crate::outcome::Outcomes;
 use crate::text::{Line, ReadError, shortened};
-
-/// A setting: its line, and the words after `nv set`.
-pub(super) type Setting<'a> = (usize, Vec<&'a str>);
 
 /// The deepest nesting of mappings.
 const DEPTH_MAX: usize = 32;
@@ -64,7 +62,7 @@ pub(super) fn settings<'a>(
         let mut words: Vec<&str> = within.chain([key]).collect();
         words.extend(Some(unquoted(value)).filter(|value| *value != "{}"));
         match words.first() {
-            Some(&"set") => found.push((line.number, words.split_off(1))),
+            Some(&"set") => found.push(Setting::new(line.number, words.split_off(1))),
             Some(&"header") => outcomes.irrelevant(line.number),
             _ => outcomes.not_understood(&odd("settings are below \"set:\"")),
         }

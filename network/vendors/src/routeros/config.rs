@@ -74,6 +74,8 @@ pub struct EthernetLink {
     pub l2mtu: Option<u32>,
     /// Whether pauses of the whole link (802.3x) are sent or obeyed.
     pub pause: bool,
+    /// The line that has disabled the interface.
+    pub disabled: Option<usize>,
 }
 
 /// An entry of a map.

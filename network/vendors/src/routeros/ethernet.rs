@@ -1,7 +1,8 @@
 //! The menu `interface ethernet`: names of ports, and what of their links concerns QoS.
 
 use super::config::{is_of_crs504, is_of_newer_chip, is_port_name};
-use super::entries::{Entry, Refusal, chosen, entry};
+use super::entries::{Entry, Refusal, chosen, entry, yes_or_no};
+use super::properties::yes;
 use super::script::{Script, ScriptCommand};
 use super::{EthernetLink, RouterOsConfig};
 
@@ -16,7 +17,6 @@ const IRRELEVANT: &[&str] = &[
     "combo-mode",
     "comment",
     "disable-running-check",
-    "disabled",
     "fec-mode",
     "full-duplex",
     "loop-protect",
@@ -86,6 +86,7 @@ impl RouterOsConfig {
         let names = self.ports.keys().chain(others);
         let one = |name: &String| {
             let link = self.links.get(name);
+            let is_disabled = link.is_some_and(|link| link.disabled.is_some());
             let default = link.map_or(name, |link| match link.default_name.is_empty() {
                 true => name,
                 false => &link.default_name,
@@ -94,7 +95,7 @@ impl RouterOsConfig {
                 ("name", name.clone()),
                 ("default-name", default.clone()),
                 ("switch", "switch1".to_owned()),
-                ("disabled", "no".to_owned()),
+                ("disabled", yes_or_no(is_disabled)),
             ])
         };
         names.map(one).collect()
@@ -126,6 +127,14 @@ impl RouterOsConfig {
         }
         let (mut is_used, mut result) = (false, Ok(()));
         let mut own = name.to_owned();
+        let of_verb = match command.verb.as_str() {
+            "enable" => Some(None),
+            "disable" => Some(Some(command.line)),
+            _ => None,
+        };
+        if let Some(disabled) = of_verb {
+            (link.disabled, is_used) = (disabled, true);
+        }
         for (property, value) in &command.properties {
             match property.as_str() {
                 "l2mtu" => match value.parse::<u32>() {
@@ -136,6 +145,10 @@ impl RouterOsConfig {
                     "on" => link.pause = true,
                     "off" | "auto" => {}
                     _ => result = Err(super::properties::not_a(value, "on, off or auto")),
+                },
+                "disabled" => match yes(value) {
+                    Ok(disabled) => link.disabled = disabled.then_some(command.line),
+                    Err(refusal) => result = Err(refusal),
                 },
                 "name" => own.clone_from(value),
                 other if IRRELEVANT.contains(&other) => continue,

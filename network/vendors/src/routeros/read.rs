@@ -20,8 +20,17 @@ pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), Re
     // A text that is none is refused.
     lines(file, text, &['#'])?;
     let mut config = RouterOsConfig::default();
-    let outcomes = config.run_with_outcomes(file, text)?;
-    Ok((of_config(&config), outcomes))
+    let mut outcomes = config.run_with_outcomes(file, text)?;
+    let intents = of_config(&config);
+    for port in intents.iter().flat_map(|intent| &intent.ports) {
+        let link = config.links.get(&port.name);
+        if let Some(line) = link.and_then(|link| link.disabled) {
+            outcomes.within(vec![port.name.clone()]);
+            outcomes.down(line);
+        }
+    }
+    outcomes.within(Vec::new());
+    Ok((intents, outcomes))
 }
 
 /// The intents of the ports that a configuration covers. Lanes that are configured alike are one port, which

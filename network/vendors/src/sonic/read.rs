@@ -29,6 +29,9 @@ pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), Re
         outcomes.not_understood(&ReadError::new(file, odd.line, odd.why.clone()));
     }
     outcomes.within(Vec::new());
+    if is_part(&config.tables) {
+        outcomes.not_understood(&ReadError::new(file, 1, NO_MAPS.to_owned()));
+    }
     let (intents, odd) = intents(&config);
     let files = Documents::read(&[(file, text)]).map_err(|error| failed(error.line, error.what))?;
     for OddField { port, field, value } in odd {
@@ -37,7 +40,26 @@ pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), Re
         outcomes.within(vec![port]);
         outcomes.not_understood(&ReadError::new(file, line, what));
     }
+    for port in intents.iter().flat_map(|intent| &intent.ports) {
+        if is_down(&config.tables, &port.name) {
+            let line = files.line_of(&["PORT", &port.name, "admin_status"]).1;
+            outcomes.within(vec![port.name.clone()]);
+            outcomes.down_by(line, "admin_status down");
+        }
+    }
+    outcomes.within(Vec::new());
     Ok((intents, outcomes))
+}
+
+/// Said of a file that has a switch's buffers and nothing else of it.
+const NO_MAPS: &str = "the file has no PORT_QOS_MAP, which gives ports their DSCP maps and PFC, and no \
+                       PORT: it is a part of a configuration. `show runningconfiguration all` prints the \
+                       whole, and a fabric file takes parts: sonic = [\"qos.json\", \"buffers.json\"]";
+
+/// Whether tables are a part of a configuration, as platforms ship that of buffers: a whole one without QoS
+/// has ports.
+fn is_part(root: &Map<String, Value>) -> bool {
+    !root.contains_key("PORT_QOS_MAP") && !root.contains_key("PORT")
 }
 
 /// A field of PORT that is no number.
@@ -118,11 +140,13 @@ fn is_judged(root: &Map<String, Value>, named: &[&str], name: &str) -> bool {
     let Some(ports) = ports.filter(|ports| !ports.is_empty()) else {
         return named.is_empty() || named.contains(&name);
     };
-    let Some(entry) = ports.get(name) else {
-        return false;
-    };
-    let is_down = entry.get("admin_status").and_then(Value::as_str) == Some("down");
-    named.contains(&name) || !is_down
+    ports.contains_key(name) && (named.contains(&name) || !is_down(root, name))
+}
+
+fn is_down(root: &Map<String, Value>, name: &str) -> bool {
+    let entry = root.get("PORT").and_then(|ports| ports.get(name));
+    let status = entry.and_then(|entry| entry.get("admin_status"));
+    status.and_then(Value::as_str) == Some("down")
 }
 
 /// Milliseconds of a time that the tables have in milliseconds.
