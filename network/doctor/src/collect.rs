@@ -274,7 +274,12 @@ fn run(text: &mut String, program: &str, arguments: &[&str], only: &[&str]) {
 }
 
 fn variables(text: &mut String) {
-    let names = ["NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX"];
+    let names = [
+        "NCCL_IB_GID_INDEX",
+        "UCX_IB_GID_INDEX",
+        "NCCL_IB_TC",
+        "UCX_IB_TRAFFIC_CLASS",
+    ];
     let set: Vec<String> = names
         .iter()
         .filter_map(|name| {

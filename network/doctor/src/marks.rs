@@ -30,15 +30,15 @@ impl Marks {
         }
     }
 
-    /// The marks of an adapter: what the fabric file plans, else what the adapter shows.
+    /// The marks of an adapter: what it shows, else what variables of programs say, else what the fabric file
+    /// plans.
     pub(crate) fn of_adapter(host: &HostFacts, adapter: &Adapter) -> Self {
         let planned = host.planned.as_ref();
+        let of_tos = adapter.tos.as_ref().map(|tos| tos.value >> 2);
+        let of_programs = common(host.class_variables.iter().map(|own| own.value.1 >> 2));
+        let is_set = |dscp: &u8| *dscp != 0;
         let shown = Self {
-            dscp: adapter
-                .tos
-                .as_ref()
-                .map(|tos| tos.value >> 2)
-                .filter(|dscp| *dscp != 0),
+            dscp: of_tos.filter(is_set).or(of_programs.filter(is_set)),
             cnp: adapter.cnp_dscp.as_ref().map(|cnp| cnp.value),
         };
         shown.or(Self {

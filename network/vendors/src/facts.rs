@@ -616,6 +616,8 @@ pub struct HostFacts {
     pub iommu_groups: Option<Fact<u32>>,
     /// Whether the IOMMU translates every access of devices.
     pub iommu_translates: Option<Fact<bool>>,
+    /// `NCCL_IB_TC` and the like: variable and traffic class, which is DSCP and ECN as in a header.
+    pub class_variables: Vec<Fact<(String, u8)>>,
     /// `NCCL_IB_GID_INDEX` and the like: variable and index.
     pub gid_variables: Vec<Fact<(String, u32)>>,
     /// Whether a service or script restores DCB after a reboot.

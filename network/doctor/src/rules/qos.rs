@@ -106,7 +106,8 @@ impl<'a> On<'a> {
         let is_right = self.adapter.dscp.is_some() && paused.contains(&0);
         if tos.value >> 2 == 0 && !is_right && planned.is_none_or(|planned| planned.dscp != 0) {
             let what = format!(
-                "connections leave with ToS {}: DSCP 0, the class of everything else",
+                "connections of the RDMA connection manager leave with ToS {}: DSCP 0, the class of \
+                 everything else",
                 tos.value
             );
             let consequence = cost_of(self.adapter, self.marks, |talk| {

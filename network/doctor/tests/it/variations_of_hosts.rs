@@ -226,6 +226,44 @@ fn the_second_port_of_a_device_does_not_decide_for_the_first() {
     assert!(mtu.place.contains("ens1f1 (mlx5_0/2)"), "{}", mtu.place);
 }
 
+#[test]
+fn the_traffic_class_of_programs_is_the_mark_of_data() {
+    let of = |variables: &str| with(LINUX, "NCCL_IB_GID_INDEX=3", variables);
+    // DSCP 26 has priority 3, and DSCP 2 the lossy priority 0.
+    for variable in ["NCCL_IB_TC=106", "export UCX_IB_TRAFFIC_CLASS='106'"] {
+        let text = of(variable);
+        assert!(host(&text).left.is_empty(), "{:?}", host(&text).left);
+        assert_eq!(
+            rules(&check(&[host(&text)], &[], Marks::default())),
+            [""; 0]
+        );
+        let judged = judged_host(&host(&text), Marks::default());
+        assert!(
+            judged[0].text.contains("DSCP 26 → priority 3, PFC on"),
+            "{judged:?}"
+        );
+    }
+    let lossy = of("NCCL_IB_TC=8");
+    assert_eq!(
+        rules(&check(&[host(&lossy)], &[], Marks::default())),
+        ["pfc-priority"]
+    );
+    // Programs that differ leave the mark unknown; a value that is none is named.
+    let two = host(&of("NCCL_IB_TC=106\nUCX_IB_TRAFFIC_CLASS=8"));
+    assert!(
+        !judged_host(&two, Marks::default())[0]
+            .text
+            .contains("DSCP 26")
+    );
+    for odd in ["256", "x"] {
+        assert_eq!(
+            host(&of(&format!("NCCL_IB_TC={odd}"))).left.len(),
+            1,
+            "{odd}"
+        );
+    }
+}
+
 /// The finding about rules of a firewall that drop RoCEv2 of a software device.
 fn of_firewall(command: &str, rules_of: &str) -> Option<Finding> {
     let software = LINUX

@@ -706,14 +706,23 @@ fn environment(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadEr
         // `export -p` and files of a shell have quotes.
         let text = line.text.strip_prefix("export ").unwrap_or(line.text);
         let text = text.strip_prefix("declare -x ").unwrap_or(text);
-        if let Some((name @ ("NCCL_IB_GID_INDEX" | "UCX_IB_GID_INDEX"), value)) =
-            text.split_once('=')
-            && let value = value.trim_matches(['"', '\''])
-            && value != "auto"
-        {
-            let index = section.number(line, value)?;
-            host.gid_variables
-                .push(section.fact(line, (name.to_owned(), index)));
+        let Some((name, value)) = text.split_once('=') else {
+            continue;
+        };
+        let value = value.trim_matches(['"', '\'']);
+        match name {
+            _ if value == "auto" => {}
+            "NCCL_IB_GID_INDEX" | "UCX_IB_GID_INDEX" => {
+                let index = section.number(line, value)?;
+                let own = section.fact(line, (name.to_owned(), index));
+                host.gid_variables.push(own);
+            }
+            "NCCL_IB_TC" | "UCX_IB_TRAFFIC_CLASS" => {
+                let class = section.number(line, value)?;
+                let own = section.fact(line, (name.to_owned(), class));
+                host.class_variables.push(own);
+            }
+            _ => {}
         }
     }
     Ok(())
