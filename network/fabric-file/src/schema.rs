@@ -306,6 +306,9 @@ pub struct Pcie {
     pub read_latency: Timespan,
     /// Time from the last byte of a packet until it is in memory.
     pub write_latency: Timespan,
+    /// Largest rate at which data is read from memory for answers to READs, where it is lower than that of
+    /// the link: adapters keep fewer reads of memory under way for them than for data that they send unasked.
+    pub read_response_rate: Option<Bandwidth>,
     /// Processor time to post a work request.
     pub doorbell: Timespan,
     /// Bytes that the adapter can hold while the PCIe link is slower than the network; when it is full, the
@@ -639,6 +642,7 @@ impl Default for Pcie {
             payload: 256,
             read_latency: Timespan(Span::from_ns(550)),
             write_latency: Timespan(Span::from_ns(200)),
+            read_response_rate: None,
             doorbell: Timespan(Span::from_ns(150)),
             receive_buffer: Size(512 << 10),
         }

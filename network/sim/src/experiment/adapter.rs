@@ -224,19 +224,28 @@ fn within(link: PcieConfig, memory: Option<Bandwidth>) -> PcieConfig {
     let slower = memory
         .map(|memory| memory.0)
         .filter(|memory| memory.bps() < link.rate.bps());
+    let rate = slower.unwrap_or(link.rate);
     PcieConfig {
-        rate: slower.unwrap_or(link.rate),
+        rate,
+        answer_rate: slower_of(rate, link.answer_rate),
         ..link
     }
 }
 
+fn slower_of(one: Rate, other: Rate) -> Rate {
+    if other.bps() < one.bps() { other } else { one }
+}
+
 fn pcie(link: &Pcie) -> PcieConfig {
     let payload = u64::from(link.payload.max(1));
+    let rate = Rate::from_bps(
+        (u128::from(pcie_bps(link)) * u128::from(payload)
+            / u128::from(payload + PCIE_OVERHEAD_BYTES)) as u64,
+    );
+    let answers = link.read_response_rate.map_or(rate, |limit| limit.0);
     PcieConfig {
-        rate: Rate::from_bps(
-            (u128::from(pcie_bps(link)) * u128::from(payload)
-                / u128::from(payload + PCIE_OVERHEAD_BYTES)) as u64,
-        ),
+        rate,
+        answer_rate: slower_of(rate, answers),
         read_latency: link.read_latency.0,
         write_latency: link.write_latency.0,
         receive_buffer_bytes: u32::try_from(link.receive_buffer.0).unwrap_or(u32::MAX),

@@ -518,7 +518,7 @@ impl<'a> WorldBuilder<'a> {
             let part = &mut parts[usize::from(self.host_at[host].0)];
             let frame_bytes = config.mtu.bytes() + config.overhead_bytes();
             part.cards
-                .push(SriovAdapter::new(card, Slot::new(pcie.rate), frame_bytes));
+                .push(SriovAdapter::new(card, Slot::new(&pcie), frame_bytes));
             let index = part.cards.len() as u32 - 1;
             let buffer = share_of_buffer(card, pcie, frame_bytes);
             for (function, number) in card.functions.iter().zip(0..) {

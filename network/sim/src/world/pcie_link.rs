@@ -14,6 +14,7 @@ const XON_PART: u32 = 4;
 #[derive(Debug)]
 pub(super) struct Slot {
     rate: Rate,
+    answer_rate: Rate,
     /// Until when reads of memory, and writes, are under way.
     read_until: Time,
     write_until: Time,
@@ -22,9 +23,10 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(rate: Rate) -> Self {
+    pub(super) fn new(config: &PcieConfig) -> Self {
         Self {
-            rate,
+            rate: config.rate,
+            answer_rate: config.answer_rate,
             read_until: Time(0),
             write_until: Time(0),
             read_busy_ps: 0,
@@ -37,9 +39,14 @@ impl Slot {
         self.read_until
     }
 
-    /// Data of a packet is read.
-    pub(super) fn read(&mut self, now: Time, bytes: u32) {
-        let span = self.rate.time_of(bytes);
+    /// Data of a packet is read: of one that answers a READ, or of another.
+    pub(super) fn read(&mut self, now: Time, bytes: u32, is_answer: bool) {
+        let rate = if is_answer {
+            self.answer_rate
+        } else {
+            self.rate
+        };
+        let span = rate.time_of(bytes);
         self.read_until = self.read_until.max(now) + span;
         self.read_busy_ps += span.0;
     }
@@ -81,7 +88,7 @@ impl PcieLink {
     pub(super) fn new(config: PcieConfig) -> Self {
         Self {
             config,
-            slot: Slot::new(config.rate),
+            slot: Slot::new(&config),
             arriving: VecDeque::new(),
             waiting_bytes: 0,
             peak_bytes: 0,
@@ -99,8 +106,8 @@ impl PcieLink {
     }
 
     /// Data of a packet is read.
-    pub(super) fn read(&mut self, now: Time, bytes: u32) {
-        self.slot.read(now, bytes);
+    pub(super) fn read(&mut self, now: Time, bytes: u32, is_answer: bool) {
+        self.slot.read(now, bytes, is_answer);
     }
 
     /// A packet with payload arrived; `None` if there is no room for it. `shared` is the slot, if that is not

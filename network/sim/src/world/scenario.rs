@@ -134,6 +134,8 @@ impl Headers {
 pub struct PcieConfig {
     /// Payload bits per second in one direction, its packets' headers subtracted.
     pub rate: Rate,
+    /// The same for data that answers READs: adapters keep fewer reads of memory under way for it.
+    pub answer_rate: Rate,
     /// From a request for memory until its data is here.
     pub read_latency: Span,
     /// From the last byte of a packet until it is in memory, and its completion can be seen.

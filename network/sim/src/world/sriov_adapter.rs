@@ -216,12 +216,13 @@ mod tests {
         };
         let pcie = PcieConfig {
             rate: Rate::from_gbps(30),
+            answer_rate: Rate::from_gbps(30),
             read_latency: Span::ZERO,
             write_latency: Span::ZERO,
             receive_buffer_bytes: 1 << 19,
             doorbell: Span::ZERO,
         };
-        SriovAdapter::new(&config, Slot::new(pcie.rate), 1_000)
+        SriovAdapter::new(&config, Slot::new(&pcie), 1_000)
     }
 
     /// Calls [`SriovAdapter::ask`] for all functions, in their order, whenever they are due.
@@ -237,7 +238,7 @@ mod tests {
         {
             due[function as usize] = match card.ask(function, now) {
                 Ok(()) => {
-                    card.slot.read(now, 1_000);
+                    card.slot.read(now, 1_000, false);
                     card.sent(function, now, [1_000, 0]);
                     bytes[function as usize] += 1_000;
                     now

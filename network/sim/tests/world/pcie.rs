@@ -12,6 +12,7 @@ const MESSAGE_BYTES: u32 = 64 << 10;
 fn pcie(bps: u64) -> PcieConfig {
     PcieConfig {
         rate: Rate::from_bps(bps),
+        answer_rate: Rate::from_bps(bps),
         read_latency: Span::ZERO,
         write_latency: Span::ZERO,
         receive_buffer_bytes: 512 << 10,

@@ -169,6 +169,7 @@ impl Host {
             egress: &mut self.egress,
             context: &mut *context,
             payload: 0,
+            is_answer: false,
             seat: self.seat,
             drops: &mut self.function_drops,
             mixes: !self.classes.is_power_of_two(),
@@ -383,6 +384,7 @@ impl Host {
             egress: &mut self.egress,
             context: &mut *context,
             payload: 0,
+            is_answer: false,
             seat: self.seat,
             drops: &mut self.function_drops,
             mixes: !self.classes.is_power_of_two(),
@@ -390,13 +392,14 @@ impl Host {
             sent_bytes: [0; 2],
         };
         self.device.transmit(Instant(now.ns()), 1, &mut sink);
-        let (payload, sent_bytes) = (sink.payload, sink.sent_bytes);
+        let (payload, is_answer) = (sink.payload, sink.is_answer);
+        let sent_bytes = sink.sent_bytes;
         if let Some(seat) = self.seat {
             let card = &mut context.cards[seat.card as usize];
-            card.slot.read(now, payload);
+            card.slot.read(now, payload, is_answer);
             card.sent(seat.function, now, sent_bytes);
         } else if let Some(pcie) = &mut self.pcie {
-            pcie.read(now, payload);
+            pcie.read(now, payload, is_answer);
         }
     }
 
@@ -463,6 +466,8 @@ struct PortSink<'a, 'c> {
     context: &'a mut Context<'c>,
     /// Bytes of payload that left.
     payload: u32,
+    /// Whether it answers a READ.
+    is_answer: bool,
     /// The place in a shared adapter, the counters of drops by its switch, and bytes of frames that left by
     /// the port and to other functions.
     seat: Option<Seat>,
@@ -503,6 +508,7 @@ impl Sink for PortSink<'_, '_> {
     ) -> Result<(), Fault> {
         let payload = payload.len();
         self.payload += payload;
+        self.is_answer = matches!(headers.message, Message::ReadResponse { .. });
         let role = match headers.message {
             Message::Acknowledge(_) | Message::AtomicAcknowledge { .. } => 1,
             Message::Congestion => 2,

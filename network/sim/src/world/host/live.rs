@@ -105,17 +105,19 @@ impl Host {
 
     /// The adapter fetches the packet that leaves.
     fn fetch(&mut self, now: Time, id: PacketId, context: &mut Context<'_>) {
-        let payload = context.links.contents[id.0 as usize].payload;
+        let content = &context.links.contents[id.0 as usize];
+        let payload = content.payload;
+        let is_answer = matches!(content.headers.message, Message::ReadResponse { .. });
         if let Some(seat) = self.seat {
             let packet = &context.packets[id];
             let mut bytes = [0; 2];
             let inside = context.attachments[self.number as usize].leaf == packet.leaf;
             bytes[usize::from(inside)] = u64::from(packet.length) + u64::from(FRAME_OVERHEAD_BYTES);
             let card = &mut context.cards[seat.card as usize];
-            card.slot.read(now, payload);
+            card.slot.read(now, payload, is_answer);
             card.sent(seat.function, now, bytes);
         } else if let Some(pcie) = &mut self.pcie {
-            pcie.read(now, payload);
+            pcie.read(now, payload, is_answer);
         }
     }
 
