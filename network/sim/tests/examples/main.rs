@@ -3,6 +3,7 @@
 
 mod classes;
 mod crs504;
+mod digests;
 mod functions;
 mod incast;
 mod infiniband;
