@@ -1,6 +1,7 @@
 //! Results that do not change unnoticed: a digest of each run of an example, and the digest that is kept.
-//! Packets, events and times are whole numbers, so that any machine has the same. A change that means to change
-//! results writes the digests anew: `UPDATE_DIGESTS=1 cargo test -p rockery-sim --test examples digests`.
+//! Packets, events and times are whole numbers, so that any machine has the same. A change that means to
+//! change results writes the digests anew:
+//! `UPDATE_DIGESTS=1 cargo test -p rockery-sim --test examples digests`.
 
 use super::{Ran, run};
 use sha2::{Digest, Sha256};
