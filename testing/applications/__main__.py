@@ -28,6 +28,8 @@ NAMES = [
     "peercache",
     "tensorpipe",
     "gloo",
+    "ceph",
+    "llama",
     "nccl",
     "qemu",
     "valkey",

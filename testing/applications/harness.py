@@ -36,20 +36,21 @@ class Application:
 
     def pip(self, *packages, dependencies=True):
         """Installs Python packages in a virtual environment of the application."""
-        python = self.folder / "venv" / "bin" / "python"
         stamp = self.folder / "installed"
         wanted = repr((packages, dependencies))
         if stamp.exists() and wanted in stamp.read_text():
             return
-        if not python.exists():
-            subprocess.run([sys.executable, "-m", "venv", self.folder / "venv"], check=True)
         words = [] if dependencies else ["--no-deps"]
-        subprocess.run(
-            [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *words, *packages],
-            check=True,
-        )
+        self.pip_command("install", "-q", *words, *packages)
         with stamp.open("a") as file:
             file.write(wanted + "\n")
+
+    def pip_command(self, *words):
+        """Runs pip in the virtual environment of the application, which is made if it is not there."""
+        python = self.folder / "venv" / "bin" / "python"
+        if not python.exists():
+            subprocess.run([sys.executable, "-m", "venv", self.folder / "venv"], check=True)
+        subprocess.run([python, "-m", "pip", "--disable-pip-version-check", *words], check=True)
 
     def apt(self, *packages):
         """Installs packages of the distribution that are not installed."""
