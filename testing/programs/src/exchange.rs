@@ -85,7 +85,8 @@ fn named(words: Vec<String>, end: &str) -> Vec<String> {
         .collect()
 }
 
-fn words_for(machine: &dyn Machine, argv: &[&str], index: &str) -> Vec<String> {
+/// The words with those that name the machine's device, where it has to be named.
+pub(crate) fn words_for(machine: &dyn Machine, argv: &[&str], index: &str) -> Vec<String> {
     let mut words: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();
     if let Some((device, gid)) = machine.device() {
         words.extend(["-d".to_owned(), device.to_owned()]);

@@ -1,6 +1,7 @@
 //! perftest's eight programs: `ib_{send,write,read,atomic}_{bw,lat}`, and what they print.
 
-use crate::{Error, Exchange, Finished, Machine};
+use crate::exchange::words_for;
+use crate::{Error, Exchange, Finished, Machine, connection};
 
 /// Where its servers listen.
 pub const PORT: u16 = 18515;
@@ -59,7 +60,10 @@ fn row(line: &str) -> Option<Row> {
 /// As [`Exchange::run`].
 pub fn run(server: &dyn Machine, client: &dyn Machine, line: &str) -> Result<Exchange, Error> {
     let argv: Vec<&str> = line.split_whitespace().collect();
-    let attempt = || Exchange::run(server, client, &argv, "-x", PORT, SECONDS);
+    let attempt = || match argv.contains(&"-z") {
+        true => by_rdma_cm(server, client, &argv),
+        false => Exchange::run(server, client, &argv, "-x", PORT, SECONDS),
+    };
     let mut last = attempt();
     for _ in 1..CALIBRATIONS_MAX {
         let uncalibrated = |end: &Finished| end.output.contains(UNCALIBRATED);
@@ -76,6 +80,21 @@ pub fn run(server: &dyn Machine, client: &dyn Machine, line: &str) -> Result<Exc
         .iter()
         .for_each(|file| _ = std::fs::remove_file(file));
     last
+}
+
+/// With `-z` both ends find each other by RDMA-CM, and the server listens on no TCP port.
+fn by_rdma_cm(
+    server: &dyn Machine,
+    client: &dyn Machine,
+    argv: &[&str],
+) -> Result<Exchange, Error> {
+    let serving = words_for(server, argv, "-x").join(" ");
+    let asking = format!(
+        "{} {}",
+        words_for(client, argv, "-x").join(" "),
+        server.address()
+    );
+    connection::run((server, &serving), (client, &asking), SECONDS)
 }
 
 /// The same, where both ends have to succeed and the client has to print at least one row.

@@ -4,14 +4,22 @@
 //! copies of devices can be destroyed, but send and receive nothing. A device that the child opens is its
 //! own. The locks of all devices are held across the fork, so that none of them is held in the child by a
 //! thread that it does not have.
+//!
+//! Open devices at `exit`: an adapter acknowledges a message before its program sees the completion, so a
+//! program may end at once. Acknowledgements that are held back for the next poll are sent then.
 
 use super::fork::{self, HeldLocks};
 use crate::faults;
+use crate::progress::clock;
 use crate::progress::pump::Pump;
 use crate::progress::shared::Shared;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 static DEVICES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+/// How often a lock is tried at the end of the process: another thread holds it for a moment, or this one
+/// holds it for ever, where `exit` is called by the handler of a signal.
+const TRIES_AT_EXIT: u32 = 1000;
 
 /// A device's lock and, dropped after it, the reference that keeps the device alive.
 struct HeldDevice {
@@ -36,6 +44,11 @@ impl HeldLocks for HeldDevices {
 /// Holds the device's lock across forks from now on.
 pub(crate) fn register(shared: &Arc<Shared>) {
     fork::hold_across(hold);
+    static AT_EXIT: Once = Once::new();
+    // SAFETY: the function is in a library that is never unloaded.
+    AT_EXIT.call_once(|| unsafe {
+        libc::atexit(at_exit);
+    });
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     devices.retain(|device| device.strong_count() > 0);
     devices.push(Arc::downgrade(shared));
@@ -45,6 +58,35 @@ pub(crate) fn register(shared: &Arc<Shared>) {
 pub(crate) fn all() -> Vec<Arc<Shared>> {
     let devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     devices.iter().filter_map(Weak::upgrade).collect()
+}
+
+/// Sends what open devices have held back.
+extern "C" fn at_exit() {
+    let Some(devices) = tried(|| DEVICES.try_lock().ok()) else {
+        return;
+    };
+    let open: Vec<_> = devices.iter().filter_map(Weak::upgrade).collect();
+    drop(devices);
+    for device in open {
+        if let Some(mut pump) = tried(|| device.try_lock())
+            && !pump.leases.is_severed()
+        {
+            pump.transmit(clock::now());
+        }
+        // The last reference may not be dropped here: that ends what the device's thread uses.
+        std::mem::forget(device);
+    }
+}
+
+/// A lock that is free within [`TRIES_AT_EXIT`].
+fn tried<T>(lock: impl Fn() -> Option<T>) -> Option<T> {
+    (0..TRIES_AT_EXIT).find_map(|_| {
+        let locked = lock();
+        if locked.is_none() {
+            std::thread::yield_now();
+        }
+        locked
+    })
 }
 
 fn hold() -> Box<dyn HeldLocks> {

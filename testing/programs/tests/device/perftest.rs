@@ -95,6 +95,17 @@ fn both_directions_work_at_once() {
     }
 }
 
+/// With `-z` the client ends as soon as it has the server's last message, without destroying its queue pair.
+/// An adapter has acknowledged the message by then, and the server waits for that.
+#[test]
+fn a_message_is_acknowledged_though_its_receiver_ends_at_once() {
+    let (pair, alone) = (Pair::with_rockery(1500), loopback());
+    for _ in 0..4 {
+        perftest::expect(&pair.left, &pair.right, "ib_write_bw -z -n 100");
+        perftest::expect(&alone, &alone, "ib_write_bw -z -n 100");
+    }
+}
+
 /// An unreliable transport does not repeat lost packets, and perftest waits for them for ever: neither end
 /// may stop receiving while it sends.
 #[test]
