@@ -104,6 +104,18 @@ pub(super) struct Datagrams {
     pub(super) count: u64,
     /// The first of them.
     pub(super) first: Vec<Datagram>,
+    /// The last one that was sent before its receive was posted.
+    pub(super) early: Option<Early>,
+}
+
+/// A message of UC that was sent before its receive was posted: it is lost if it arrives before it too.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Early {
+    /// The number of its event.
+    pub(super) event: usize,
+    /// Which one it was of those to its queue pair, and how many receives that had posted.
+    pub(super) message: u64,
+    pub(super) posted: u64,
 }
 
 impl Datagrams {
@@ -169,6 +181,8 @@ pub(super) struct Ends {
     srqs: HashMap<(u32, u64), Srq>,
     /// By the number of the queue pair that they are for.
     datagrams: HashMap<u64, Datagrams>,
+    /// By the number of a queue pair: the receives that were posted to it.
+    posted: HashMap<u64, u64>,
     handles: HashMap<(u32, u64), AddressHandle>,
     /// Own addresses that processes have used.
     addresses: HashMap<u32, HashSet<String>>,
@@ -282,8 +296,12 @@ impl Ends {
             srq: event.field("srq"),
             ..Qp::default()
         };
-        self.qps.insert(key(event), qp);
         self.datagrams.remove(&event.number("qpn"));
+        self.posted.remove(&event.number("qpn"));
+        if qp.srq.is_none() {
+            self.posted.insert(event.number("qpn"), 0);
+        }
+        self.qps.insert(key(event), qp);
         self.reported.retain(|(of, _)| *of != key(event));
     }
 
@@ -336,8 +354,12 @@ impl Ends {
             qp.sends.push_back(request);
             let is_message = request.needs_receive() && qp.is_unreliable();
             let to = event.field("remote_qpn").or(qp.peer);
+            let is_uc = qp.kind == UC;
             if let Some(to) = to.filter(|_| is_message) {
                 self.sent_datagram(number, to, event);
+                if is_uc {
+                    self.note_early(number, to);
+                }
             }
         }
     }
@@ -365,6 +387,24 @@ impl Ends {
         }
     }
 
+    /// Notes a message of UC that was sent before its receive was posted. Nothing is known of a queue pair
+    /// that is not in the trace, or takes receives of a shared queue.
+    fn note_early(&mut self, number: usize, to: u64) {
+        let Some(posted) = self.posted.get(&to).copied() else {
+            return;
+        };
+        let Some(sent) = self.datagrams.get_mut(&to) else {
+            return;
+        };
+        if posted < sent.count {
+            sent.early = Some(Early {
+                event: number,
+                message: sent.count,
+                posted,
+            });
+        }
+    }
+
     pub(super) fn received(&mut self, number: usize, event: &Event<'_>) {
         if event.number("errno") != 0 {
             return;
@@ -377,6 +417,7 @@ impl Ends {
         } else if let Some(qp) = self.qps.get_mut(&key(event)) {
             qp.receives.push_back(request);
             qp.receives_posted += 1;
+            *self.posted.entry(event.number("qpn")).or_default() += 1;
         }
     }
 

@@ -1,7 +1,7 @@
 //! Messages of UC and UD that are lost without an error: the sender has a success, and the receiver nothing.
 
 use crate::event::Event;
-use crate::explain::ends::{ERROR, Ends, Qp, QpKey, UC, is_receive, key};
+use crate::explain::ends::{Datagrams, ERROR, Ends, Qp, QpKey, UC, is_receive, key};
 use crate::explain::failed::{Found, queue_access, remote_mismatch};
 use crate::explain::mistake::{Finding, Mistake};
 
@@ -74,7 +74,12 @@ fn lost(ends: &Ends, of: QpKey, qp: &Qp) -> Option<Found> {
     let number = of.1;
     let first = sent.first.first()?.event;
     if qp.kind == UC {
-        return short(ends, of, first, sent.count, sent.longest(), 0);
+        let found = short(ends, of, first, sent.count, sent.longest(), 0);
+        // A receive that is too short for the message behind a lost one follows from the loss.
+        return match found {
+            Some((Mistake::NoReceive, ..)) => found,
+            found => early(number, sent).or(found),
+        };
     }
     let found = sent.first.iter().find_map(|one| {
         let qkey = match one.qkey & CONTROLLED {
@@ -108,6 +113,17 @@ fn wrong_address(ends: &Ends, of: QpKey, qp: &Qp) -> Option<Found> {
         known.join(", ")
     );
     Some((Mistake::GidMismatch, handle.event, what))
+}
+
+/// A message of UC that may have come before its receive: as many were posted as messages were sent.
+fn early(number: u64, sent: &Datagrams) -> Option<Found> {
+    let early = sent.early?;
+    let (message, posted) = (early.message, early.posted);
+    let what = format!(
+        "message {message} to QP {number:#x} was sent when that had posted {posted} receives, and UC drops \
+         what comes before its receive"
+    );
+    Some((Mistake::NoReceive, early.event, what))
 }
 
 /// Receives that were too few, or the next of which is too short.

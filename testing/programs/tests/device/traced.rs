@@ -224,7 +224,7 @@ fn each_mistake_is_named_with_its_call() {
 }
 
 /// Mistakes of the probe with datagrams, unreliable connections and shared receive queues.
-const LOST: [(&str, &str, &str, &str); 12] = [
+const LOST: [(&str, &str, &str, &str); 13] = [
     (
         "ud-receive",
         "no-receive",
@@ -260,6 +260,12 @@ const LOST: [(&str, &str, &str, &str); 12] = [
         "no-receive",
         "ibv_post_send",
         "has posted 0 receives for 1 messages: it was lost without an error",
+    ),
+    (
+        "uc-late",
+        "no-receive",
+        "ibv_post_send",
+        "was sent when that had posted 1 receives, and UC drops what comes before its receive",
     ),
     (
         "uc-short",
