@@ -26,6 +26,7 @@ NAMES = [
     "iser",
     "infinistore",
     "peercache",
+    "dlslime",
     "tensorpipe",
     "gloo",
     "ceph",

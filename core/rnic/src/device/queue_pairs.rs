@@ -264,7 +264,6 @@ fn check_change(
         || out_of_range(AttrMask::TIMEOUT, attr.timeout > 31)
         || out_of_range(AttrMask::RETRY_CNT, attr.retry_count > 7)
         || out_of_range(AttrMask::RNR_RETRY, attr.rnr_retry > 7)
-        || out_of_range(AttrMask::MIN_RNR_TIMER, attr.min_rnr_timer > 31)
         || out_of_range(
             AttrMask::MAX_QP_RD_ATOMIC,
             attr.max_rd_atomic > max_rd_atomic,
@@ -324,6 +323,8 @@ fn apply(qp: &mut Qp, resources: &mut Resources, attr: &QpAttr, mask: AttrMask, 
         PATH_MIG_STATE => migration,
         DEST_QPN => destination,
     }
+    // Adapters of NVIDIA take what fits into the field, and programs give them 32.
+    qp.attr_mut().min_rnr_timer &= 31;
     if mask.contains(AttrMask::AV) {
         let port = source_port(
             attr.vector.flow_label,

@@ -35,6 +35,22 @@ fn the_last_receive_is_refused_so_many_times_and_then_taken() {
     assert_eq!(bench.completions(), both);
 }
 
+/// As adapters of NVIDIA do, whose field has five bits: DLSlime gives 32.
+#[test]
+fn five_bits_of_a_longer_rnr_timer_are_taken() {
+    let mut bench = Bench::new(QpType::Rc);
+    let attr = QpAttr {
+        min_rnr_timer: 33,
+        ..QpAttr::default()
+    };
+    bench
+        .device
+        .modify_qp(bench.qpn, &attr, AttrMask::MIN_RNR_TIMER, bench.now)
+        .unwrap();
+    bench.receive(0, send(Position::Only), b"abc");
+    assert_eq!(bench.answers(), [(0, Syndrome::RnrNak(1))]);
+}
+
 #[test]
 fn one_acknowledgement_covers_all_that_came_before_it() {
     let mut bench = Bench::new(QpType::Rc);
