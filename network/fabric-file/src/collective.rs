@@ -166,8 +166,8 @@ pub struct TransferTable {
     pub name: String,
     /// The host that sends.
     pub from: String,
-    /// The host that receives. Transfers from one host to another share a queue pair, and run one after the
-    /// other.
+    /// The host that receives. Transfers from one host to another with the same marks share a queue pair, and
+    /// run one after the other.
     pub to: String,
     /// Bytes that are sent.
     pub bytes: Size,
@@ -190,6 +190,12 @@ pub struct TransferTable {
     /// How often it is repeated, `compute` included.
     #[serde(default = "once")]
     pub repeat: u32,
+    /// DSCP of its data, in place of that of the sender's adapter, as for a workload.
+    #[serde(default)]
+    pub dscp: Option<u8>,
+    /// Priority of its data within the adapter, in place of that of the sender's adapter, as for a workload.
+    #[serde(default)]
+    pub priority: Option<u8>,
 }
 
 impl Default for GroupTable {

@@ -145,9 +145,11 @@ impl Reader<'_> {
                 Some(nowhere("switches of InfiniBand forward by LID"))
             }
             ["link", index, field] => link(entry(&self.file.link, index)?, field),
-            ["group" | "workload", _, "dscp" | "priority"] if self.is_infiniband() => Some(
-                nowhere("packets of InfiniBand have the adapter's service-level"),
-            ),
+            ["group" | "transfer" | "workload", _, "dscp" | "priority"] if self.is_infiniband() => {
+                Some(nowhere(
+                    "packets of InfiniBand have the adapter's service-level",
+                ))
+            }
             ["group", name, ref field @ ..] => self.group(name, field),
             ["collective", index, field] => collective(entry(&self.file.collective, index)?, field),
             ["workload", index, field] => workload(entry(&self.file.workload, index)?, field),

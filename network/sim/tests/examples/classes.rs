@@ -141,6 +141,25 @@ fn groups_have_marks_too() {
     assert!(marks(&text).values().all(|mark| *mark == (34, None)));
 }
 
+/// Transfers between the same hosts share a queue pair where their marks are the same.
+#[test]
+fn transfers_have_marks_of_their_own() {
+    let text = format!(
+        "{STAR}[[transfer]]\nname = \"usual\"\nfrom = \"h0\"\nto = \"h1\"\nbytes = \"64KiB\"\n\
+         [[transfer]]\nname = \"marked\"\nfrom = \"h0\"\nto = \"h1\"\nbytes = \"64KiB\"\n\
+         dscp = 34\npriority = 4\n\
+         [[transfer]]\nname = \"marked-too\"\nfrom = \"h0\"\nto = \"h1\"\nbytes = \"64KiB\"\n\
+         dscp = 34\npriority = 4\n"
+    );
+    let found = marks(&text);
+    let expected = [(0, 26), (1, 34)].map(|(flow, dscp)| ((flow, false), (dscp, None)));
+    let data: Vec<_> = found
+        .into_iter()
+        .filter(|((_, answers), _)| !answers)
+        .collect();
+    assert_eq!(data, expected);
+}
+
 #[test]
 fn marks_out_of_range_are_refused() {
     for (table, field, expected) in [
@@ -158,6 +177,11 @@ fn marks_out_of_range_are_refused() {
             "[[collective]]\nname = \"it\"\nkind = \"barrier\"\n[group.all]\n",
             "priority = 9",
             "9 is more than 7",
+        ),
+        (
+            "[[transfer]]\nname = \"it\"\nfrom = \"h0\"\nto = \"h1\"\nbytes = \"1KiB\"\n",
+            "dscp = 70",
+            "70 is more than 63",
         ),
     ] {
         let error = experiment(&format!("{STAR}{table}{field}\n"))

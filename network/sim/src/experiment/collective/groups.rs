@@ -1,4 +1,4 @@
-//! Groups of ranks: those of the file, and one for each pair of hosts with transfers.
+//! Groups of ranks: those of the file, and one for each pair of hosts with transfers of the same marks.
 
 use super::FileTable;
 use crate::world::{CollectiveWork, FlowMarks, LocalLinks, RankGroup, turns};
@@ -24,7 +24,7 @@ pub(super) struct Groups<'a> {
     names: Vec<Option<String>>,
     marks: Vec<FlowMarks>,
     by_name: BTreeMap<String, u32>,
-    by_pair: BTreeMap<[u32; 2], u32>,
+    by_pair: BTreeMap<([u32; 2], [Option<u8>; 2]), u32>,
     turns: BTreeMap<u32, Arc<[u32]>>,
 }
 
@@ -137,9 +137,10 @@ impl<'a> Groups<'a> {
         found.or_insert_with(|| turns(ranks).into()).clone()
     }
 
-    /// The group of two hosts with transfers.
-    pub(super) fn pair(&mut self, pair: [u32; 2]) -> u32 {
-        if let Some(found) = self.by_pair.get(&pair) {
+    /// The group of two hosts with transfers that have these marks.
+    pub(super) fn pair(&mut self, pair: [u32; 2], marks: FlowMarks) -> u32 {
+        let key = (pair, [marks.dscp, marks.class]);
+        if let Some(found) = self.by_pair.get(&key) {
             return *found;
         }
         let group = RankGroup {
@@ -150,8 +151,8 @@ impl<'a> Groups<'a> {
                 delay: Span::ZERO,
             },
         };
-        let number = self.add(group, None, FlowMarks::default());
-        self.by_pair.insert(pair, number);
+        let number = self.add(group, None, marks);
+        self.by_pair.insert(key, number);
         number
     }
 

@@ -288,6 +288,7 @@ fn transfer(
     }
     let bytes = check_bytes(table, one.bytes.0)?;
     let cut = cut::of_transfer(table, one)?;
+    let marks = table.marks(groups.network, one.dscp, one.priority)?;
     check_rounds(table, bytes, cut.chunk_bytes)?;
     Ok(Described {
         path: table.path.to_owned(),
@@ -296,7 +297,7 @@ fn transfer(
         algorithm: "send",
         group: None,
         job: Job {
-            group: groups.pair([from, to]),
+            group: groups.pair([from, to], marks),
             work: CollectiveWork::ChainBroadcast { root: 0 },
             bytes,
             channels: 1,
