@@ -248,7 +248,7 @@ fn where_flows_waited_is_told_port_by_port() {
 fn collectives_are_in_every_output() {
     let files = Files::new();
     let (csv, parquet) = (files.at("csv"), files.at("parquet"));
-    let set = ["--set", "collective.0.bytes=1MiB"];
+    let set = ["--set", "collective.0.bytes=1MiB", "--hops"];
     let text = files.simulated(&example("collectives/slow-link.toml"), &set);
     assert!(
         text.contains("ring all-reduce") && text.contains("critical path of grads: "),
@@ -270,6 +270,14 @@ fn collectives_are_in_every_output() {
     assert!(grads["path"]["wire_us"].as_f64().unwrap() > 0.0, "{grads}");
     let page = files.page();
     assert!(page.contains("<h3>Critical path of grads</h3>"), "{page}");
+    assert!(page.contains("<h3>Links of collectives</h3>"), "{page}");
+    let links = std::fs::read_to_string(format!("{csv}.links.csv")).unwrap();
+    assert!(
+        links.starts_with("collective,port,next,packets,bytes\ngrads,"),
+        "{links}"
+    );
+    let there = grads["links"].as_array().unwrap().len();
+    assert_eq!((links.lines().count() - 1, there > 0), (there, true));
     let reader = std::fs::File::open(format!("{parquet}.collectives.parquet")).unwrap();
     let reader = SerializedFileReader::new(reader).unwrap();
     assert_eq!(reader.metadata().file_metadata().num_rows(), 1);
@@ -280,11 +288,16 @@ fn collectives_are_in_every_output() {
             "sweep={\"collective.0.algorithm\" = [\"ring\", \"tree\"]}",
             "--csv",
             &csv,
+            "--hops",
         ],
     ));
     assert!(sweep.contains("tree all-reduce"), "{sweep}");
     let rows = std::fs::read_to_string(format!("{csv}.collectives.csv")).unwrap();
     assert_eq!(rows.lines().count(), 3, "{rows}");
+    let links = std::fs::read_to_string(format!("{csv}.links.csv")).unwrap();
+    let run_1 = links.lines().filter(|line| line.starts_with("1,tree,"));
+    assert!(links.starts_with("run,collective.0.algorithm,collective,port,"));
+    assert!(run_1.count() > 0, "{links}");
 }
 
 #[test]

@@ -112,7 +112,8 @@ fn outputs(sim: &Sim) -> Vec<PathBuf> {
         outputs.push(csv.clone());
         if csv != Path::new("-") {
             outputs.extend(
-                [".ports.csv", ".hops.csv", ".collectives.csv"].map(|more| beside(csv, more)),
+                [".ports.csv", ".hops.csv", ".collectives.csv", ".links.csv"]
+                    .map(|more| beside(csv, more)),
             );
         }
     }

@@ -13,8 +13,8 @@ use std::process::ExitCode;
 
 use ::sim::experiment::{CAPTURED_MAX, Experiment, check_sweep};
 use ::sim::report::{
-    Report, collectives_csv, counted, flows_csv, hops_csv, ports_csv, table, vendor_tables,
-    write_pcap,
+    Report, collectives_csv, counted, flows_csv, hops_csv, links_csv, ports_csv, table,
+    vendor_tables, write_pcap,
 };
 use ::sim::world::Results;
 use fabric::{Span, Time};
@@ -279,6 +279,13 @@ fn sweep(plan: &runs::RunPlan<'_>) -> Result<usize, Error> {
                 .collect();
             write(&beside(path, ".collectives.csv"), &text)?;
         }
+        if sim.hops && has_any && !is_stdout(Some(path)) {
+            let rows = reports.iter().enumerate();
+            let text: String = rows
+                .map(|(row, (number, report))| links_csv(report, Some(*number), row == 0))
+                .collect();
+            write(&beside(path, ".links.csv"), &text)?;
+        }
     }
     let only: Vec<Report> = reports.iter().map(|(_, report)| report.clone()).collect();
     if let Some(path) = &sim.parquet {
@@ -312,6 +319,9 @@ fn csvs(sim: &Sim, path: &Path, report: &Report) -> Result<(), Error> {
         }
         if sim.hops {
             write(&beside(path, ".hops.csv"), &hops_csv(report, None, true))?;
+        }
+        if sim.hops && !report.collectives.is_empty() {
+            write(&beside(path, ".links.csv"), &links_csv(report, None, true))?;
         }
     }
     Ok(())

@@ -2,13 +2,16 @@
 
 use std::fmt::Write;
 
-use sim::report::{CollectiveReport, PathReport, Report};
+use sim::report::{CollectiveLink, CollectiveReport, PathReport, Report};
 
 use crate::{escape, rows};
 
 /// Collectives whose critical path is shown, and stretches of each.
 const PATHS_SHOWN: usize = 16;
 const LEGS_SHOWN: usize = 64;
+
+/// Links that are shown, those with the most bytes.
+const LINKS_SHOWN: usize = 64;
 
 /// The section about collectives; nothing if there are none.
 pub(super) fn collectives(report: &Report) -> String {
@@ -42,6 +45,38 @@ pub(super) fn collectives(report: &Report) -> String {
     let paths = paths.filter_map(|one| Some((one, one.path.as_ref()?)));
     for (one, path) in paths.take(PATHS_SHOWN) {
         text += &critical(one, path);
+    }
+    text + &links(report)
+}
+
+/// The links that collectives sent most over; nothing if the run did not record them.
+fn links(report: &Report) -> String {
+    let mut all: Vec<(&CollectiveReport, &CollectiveLink)> = Vec::new();
+    for one in &report.collectives {
+        all.extend(one.links.iter().map(|link| (one, link)));
+    }
+    if all.is_empty() {
+        return String::new();
+    }
+    all.sort_by_key(|(_, link)| std::cmp::Reverse(link.bytes));
+    let shown = all.iter().take(LINKS_SHOWN).map(|(one, link)| {
+        vec![
+            one.name.clone(),
+            link.port.clone(),
+            link.to.clone(),
+            link.packets.to_string(),
+            link.bytes.to_string(),
+        ]
+    });
+    let head = ["collective", "port", "to", "packets", "bytes"];
+    let mut text = String::from("<h3>Links of collectives</h3>\n");
+    text += &rows(&head, shown);
+    if let Some(more) = all.len().checked_sub(LINKS_SHOWN + 1) {
+        let _ = writeln!(
+            text,
+            "<p class=\"soft\">And {} more, which the JSON and CSV files have.</p>",
+            more + 1
+        );
     }
     text
 }

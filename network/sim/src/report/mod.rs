@@ -23,7 +23,7 @@ mod waits;
 pub use build::port_reports;
 pub use collective::{
     CollectiveLink, CollectiveReport, LegReport, PathReport, RepetitionReport, collective_columns,
-    collective_sweep_rows, collectives_csv,
+    collective_sweep_rows, collectives_csv, links_csv,
 };
 pub use csv::{flows_csv, hops_csv, ports_csv};
 pub use hops::{PortShare, port_shares, slowest};

@@ -322,6 +322,12 @@ fn bytes_of_links_are_those_of_the_collectives_that_use_them() {
         ["h1", "h2", "s0:1", "s0:2"]
     );
     assert_eq!(of(3), report, "threads");
+    let csv = sim::report::links_csv(&report, None, true);
+    let all: usize = report.collectives.iter().map(|one| one.links.len()).sum();
+    assert_eq!(csv.lines().count(), 1 + all);
+    let (packets, bytes) = second["h7"];
+    let line = format!("second,h7,s0:7,{packets},{bytes}");
+    assert!(csv.lines().any(|row| row == line), "{line}: {csv}");
     let text = sim::report::table(&report);
     assert!(
         text.contains("links of second: h1 → s0:1 1.02MiB"),

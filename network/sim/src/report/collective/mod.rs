@@ -7,7 +7,7 @@ mod stuck;
 mod text;
 
 pub use path::{LegReport, PathReport};
-pub use rows::{collective_columns, collective_sweep_rows, collectives_csv};
+pub use rows::{collective_columns, collective_sweep_rows, collectives_csv, links_csv};
 pub(super) use stuck::findings;
 pub(super) use text::collectives;
 

@@ -67,6 +67,36 @@ pub fn collectives_csv(report: &Report, run: Option<usize>, head: bool) -> Strin
     text
 }
 
+/// One row per collective or transfer and port that sent its data, if the run recorded them. With `run`, its
+/// number is in the first column: for sweeps.
+pub fn links_csv(report: &Report, run: Option<usize>, head: bool) -> String {
+    let mut text = String::new();
+    if head {
+        text = format!(
+            "{}{}collective,port,next,packets,bytes\n",
+            if run.is_some() { "run," } else { "" },
+            settings(report, true)
+        );
+    }
+    let run = run.map(|run| format!("{run},")).unwrap_or_default();
+    for one in &report.collectives {
+        for link in &one.links {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "{run}{}{},{},{},{},{}",
+                settings(report, false),
+                cell(&one.name),
+                cell(&link.port),
+                cell(&link.to),
+                link.packets,
+                link.bytes
+            );
+        }
+    }
+    text
+}
+
 /// The collectives and transfers of all reports.
 pub fn collective_columns<R: Borrow<Report>>(reports: &[R]) -> Vec<Column> {
     let rows: Rows<'_, &CollectiveReport> =
