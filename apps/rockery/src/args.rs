@@ -168,6 +168,17 @@ pub(crate) struct Sim {
     /// - is standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) repetitions: Option<PathBuf>,
+    /// Queue pair whose life is printed before the report: WORKLOAD/HOST/NUMBER, without number or host
+    /// where one is meant. Behind it :PSN, for one packet. It tells what was posted, enqueued, marked,
+    /// paused, sent, lost, sent again, acknowledged and completed.
+    #[arg(long, value_name = "QP[:PSN]")]
+    pub(crate) trace: Option<String>,
+    /// File for the life of the queue pair, instead of standard output.
+    #[arg(long, value_name = "FILE", requires = "trace")]
+    pub(crate) trace_out: Option<PathBuf>,
+    /// Format of the life of the queue pair.
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "trace", default_value_t = LifeFormat::Text)]
+    pub(crate) trace_format: LifeFormat,
     /// Port and pcap file for the frames on its link, in both directions, PFC frames included. Port names
     /// are h0, sw0:3 or crs504:qsfp28-1-1. May be repeated.
     #[arg(long, value_name = "PORT=FILE", value_parser = capture)]
@@ -190,7 +201,7 @@ pub(crate) struct Sim {
     pub(crate) hops: bool,
     /// Skip times in which all transfers go on at steady rates. Completion times and counters are estimates
     /// within about 1 %, latencies and packet orders are those of the rest of the run (docs/sim.md).
-    #[arg(long, conflicts_with_all = ["sample", "pcap", "hops"])]
+    #[arg(long, conflicts_with_all = ["sample", "pcap", "hops", "trace"])]
     pub(crate) skip_steady: bool,
     /// Exit with status 1 if there is a finding of this severity or a worse one: broken (data was lost, or a
     /// transfer cannot go on), slow, note.
@@ -209,6 +220,27 @@ impl Sim {
     pub(crate) fn skipping(&self) -> Option<sim::world::SkipSteady> {
         self.skip_steady
             .then_some(sim::world::SkipSteady::ONE_PERCENT)
+    }
+}
+
+/// The formats of a queue pair's life, as those of `rockery trace`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LifeFormat {
+    /// A line for each event
+    Text,
+    /// A JSON document in a line for each event
+    Json,
+    /// Chrome's trace events, for ui.perfetto.dev and chrome://tracing
+    Perfetto,
+}
+
+impl From<LifeFormat> for sim::report::LifeFormat {
+    fn from(format: LifeFormat) -> Self {
+        match format {
+            LifeFormat::Text => Self::Text,
+            LifeFormat::Json => Self::Json,
+            LifeFormat::Perfetto => Self::Perfetto,
+        }
     }
 }
 

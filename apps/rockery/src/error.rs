@@ -294,6 +294,9 @@ pub(crate) enum Error {
         /// Some of the ports, by name.
         there: String,
     },
+    /// No queue pair has this name, or several.
+    #[error(transparent)]
+    NoSuchQueuePair(#[from] ::sim::experiment::NoQueuePair),
     /// Functions that are not there, or words that mean nothing to them.
     #[error("{0}")]
     Functions(String),

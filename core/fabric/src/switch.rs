@@ -26,6 +26,13 @@ pub trait Wire {
     /// Requests a call of [`Switch::handle_wake`] at `at`.
     fn wake(&mut self, port: u16, at: Time);
 
+    /// A packet is put behind others at `egress`, the queues of `port`. Drivers that keep no record of
+    /// packets have nothing to do here.
+    #[inline]
+    fn queued(&mut self, port: u16, id: PacketId, egress: &Egress, packets: &Packets) {
+        let _ = (port, id, egress, packets);
+    }
+
     /// Reports that the packet was dropped; its number may be used again.
     fn dropped(&mut self, port: u16, id: PacketId, why: Drop, packets: &mut Packets);
 }
@@ -354,7 +361,9 @@ impl Switch {
             egress.signal(profile.pfc.priority_of_group[group], PfcSignal::Xoff);
             self.advance(now, port, packets, wire);
         }
-        self.ports[usize::from(out)].egress.push(id, packets);
+        let egress = &mut self.ports[usize::from(out)].egress;
+        wire.queued(out, id, egress, packets);
+        egress.push(id, packets);
         self.advance(now, out, packets, wire);
     }
 

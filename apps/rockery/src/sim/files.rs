@@ -103,11 +103,14 @@ fn identity(metadata: &Metadata) -> Identity {
 fn outputs(sim: &Sim) -> Vec<PathBuf> {
     let mut outputs: Vec<PathBuf> = sim.pcap.iter().map(|(_, path)| path.clone()).collect();
     outputs.extend(
-        [&sim.json, &sim.html, &sim.repetitions]
+        [&sim.json, &sim.html, &sim.repetitions, &sim.trace_out]
             .into_iter()
             .flatten()
             .cloned(),
     );
+    if sim.trace.is_some() && sim.trace_out.is_none() {
+        outputs.push(PathBuf::from("-"));
+    }
     if let Some(csv) = &sim.csv {
         outputs.push(csv.clone());
         if csv != Path::new("-") {

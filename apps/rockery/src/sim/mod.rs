@@ -14,13 +14,13 @@ use std::process::ExitCode;
 use ::sim::experiment::{CAPTURED_MAX, Experiment, check_sweep};
 use ::sim::report::{
     Report, collectives_csv, counted, flows_csv, hops_csv, links_csv, ports_csv, table,
-    vendor_tables, write_pcap,
+    vendor_tables, write_life, write_pcap,
 };
 use ::sim::world::Results;
 use fabric::{Span, Time};
 use fabric_file::{Document, Point};
 
-use crate::args::Sim;
+use crate::args::{LifeFormat, Sim};
 use crate::{Error, output, printable};
 pub(crate) use files::Files;
 use files::beside;
@@ -63,6 +63,7 @@ pub(crate) fn act(sim: &Sim) -> Result<ExitCode, Error> {
     let of_one_run = [
         ("--pcap", !sim.pcap.is_empty()),
         ("--repetitions", sim.repetitions.is_some()),
+        ("--trace", sim.trace.is_some()),
     ];
     let mut given = of_one_run.into_iter().filter(|(_, is_given)| *is_given);
     if let Some((option, _)) = given.next().filter(|_| points.len() > 1) {
@@ -194,6 +195,8 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<usize, Error> {
     experiment.scenario.watch.captured_max = if links.is_empty() { 0 } else { CAPTURED_MAX };
     experiment.scenario.watch.sample_every = sample_every(&experiment, sim);
     experiment.scenario.watch.hops = sim.hops;
+    let traced = sim.trace.as_deref().map(|name| experiment.queue_pair(name));
+    experiment.scenario.watch.traced = traced.transpose()?;
     experiment.scenario.skip_steady = sim.skipping();
     let mut repetitions = sim
         .repetitions
@@ -215,6 +218,7 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<usize, Error> {
             .map_err(Error::file(&path))?;
         file.flush().map_err(Error::file(&path))?;
     }
+    let is_alone = write_trace(sim, &done)?;
     if let Some(path) = &sim.csv {
         csvs(sim, path, &done.report)?;
     }
@@ -230,7 +234,7 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<usize, Error> {
     if let Some(path) = &sim.json {
         write(path, &(done.report.json() + "\n"))?;
     }
-    if !is_stdout(sim.json.as_deref()) && !is_stdout(sim.csv.as_deref()) {
+    if !is_alone && !is_stdout(sim.json.as_deref()) && !is_stdout(sim.csv.as_deref()) {
         // What is printed last stays on the screen: the findings.
         let tables = vendor_tables(&done.experiment, &done.results);
         for printed in tables.iter().filter(|_| sim.tables) {
@@ -248,6 +252,28 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<usize, Error> {
         }
     }
     Ok(failing(sim, [&done.report]))
+}
+
+/// Writes the life of the queue pair that `--trace` names; whether standard output is for it alone.
+fn write_trace(sim: &Sim, done: &Done) -> Result<bool, Error> {
+    let Some(life) = &done.results.life else {
+        return Ok(false);
+    };
+    let format = sim.trace_format.into();
+    let path = sim.trace_out.as_deref();
+    let Some(path) = path.filter(|path| *path != Path::new("-")) else {
+        let mut text = Vec::new();
+        // Writing to memory cannot fail.
+        let _ = write_life(&mut text, &done.experiment, life, format);
+        let is_alone = sim.trace_format != LifeFormat::Text;
+        let end = if is_alone { "" } else { "\n" };
+        output::print(format_args!("{}{end}", String::from_utf8_lossy(&text)))?;
+        return Ok(is_alone);
+    };
+    let mut file = io::BufWriter::new(fs::File::create(path).map_err(Error::file(path))?);
+    write_life(&mut file, &done.experiment, life, format).map_err(Error::file(path))?;
+    file.flush().map_err(Error::file(path))?;
+    Ok(false)
 }
 
 fn sweep(plan: &runs::RunPlan<'_>) -> Result<usize, Error> {

@@ -10,6 +10,7 @@ mod diagnosis;
 mod hops;
 mod json;
 mod layout;
+mod life;
 mod limits;
 mod notes;
 mod pcap;
@@ -27,6 +28,7 @@ pub use collective::{
 };
 pub use csv::{flows_csv, hops_csv, ports_csv};
 pub use hops::{PortShare, port_shares, slowest};
+pub use life::{LifeFormat, write_life};
 pub use limits::Bottleneck;
 pub use pcap::{captured_bytes, pcap_header, pcap_record, write_pcap};
 pub use sweep::{sweep_rows, swept_numbers};

@@ -13,6 +13,7 @@ use super::hops::Trace;
 use super::host::{
     Attachment, BUFFER_ADDRESS, Host, HostObjects, Kind, MarkedFlows, Receiving, gid,
 };
+use super::journal::Journal;
 use super::link_direction::LinkDirection;
 use super::link_state::{
     LinkRecords, LinkState, PartIndex, STREAM_HOSTS, STREAM_STORES, STREAM_SWITCHES,
@@ -291,6 +292,7 @@ impl<'a> WorldBuilder<'a> {
                 LinkRecords {
                     captured_max: watch.captured_max,
                     trace: self.trace(table, jobs_by_packet.clone()),
+                    journal: self.journal(table),
                     local_lanes: local_lanes.clone(),
                 },
                 *seed,
@@ -356,12 +358,30 @@ impl<'a> WorldBuilder<'a> {
         self.scenario.watch.captures.is_empty().then_some(nodes)
     }
 
+    /// The journal of the queue pair that the scenario watches.
+    fn journal(&self, table: &[LinkDirection]) -> Option<Box<Journal>> {
+        let traced = self.scenario.watch.traced?;
+        let flow = self.scenario.flows.get(traced.flow as usize)?;
+        let index = self.posters_of_flows()[traced.flow as usize];
+        let rates = self.lane_rates(table);
+        Some(Box::new(Journal::new(traced, [poster(flow), index], rates)))
+    }
+
     /// The trace that records where data waits, if the scenario watches hops.
     fn trace(
         &self,
         table: &[LinkDirection],
         jobs: Option<Arc<JobsByPacket>>,
     ) -> Option<Box<Trace>> {
+        let rates = || self.lane_rates(table);
+        self.scenario
+            .watch
+            .hops
+            .then(|| Box::new(Trace::new(table, rates(), jobs)))
+    }
+
+    /// How fast the port sends that sends into each lane.
+    fn lane_rates(&self, table: &[LinkDirection]) -> Vec<Rate> {
         let links = self.scenario.topology.links();
         let hosts = self.host_rates();
         let rate = |(lane, info): (usize, &LinkDirection)| {
@@ -370,11 +390,7 @@ impl<'a> WorldBuilder<'a> {
                 .map_or(Rate::from_gbps(1), |link| link.config.rate);
             hosts.get(lane).copied().unwrap_or(link)
         };
-        let rates = || table.iter().enumerate().map(rate).collect();
-        self.scenario
-            .watch
-            .hops
-            .then(|| Box::new(Trace::new(table, rates(), jobs)))
+        table.iter().enumerate().map(rate).collect()
     }
 
     /// Hosts with the same configuration share it.

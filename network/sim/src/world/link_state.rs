@@ -5,6 +5,8 @@ use super::collective::LocalMessage;
 use super::event_key::{EventKey, EventKind};
 use super::events::Events;
 use super::hops::{Departure, Trace};
+use super::journal::Journal;
+use super::life::Loss;
 use super::link_direction::{Content, LinkDirection, LinkFrame};
 use super::link_rng::LinkRng;
 use super::results::LIVE_FLOW;
@@ -38,7 +40,7 @@ const _: () = assert!(
 );
 
 impl HotDirection {
-    fn new(info: &LinkDirection, part: u8, is_traced: bool) -> Self {
+    fn new(info: &LinkDirection, part: u8, is_recorded: bool) -> Self {
         Self {
             delay: info.delay,
             node: info.node,
@@ -47,7 +49,7 @@ impl HotDirection {
             from_port: info.from_port,
             to_host: info.to_host,
             from_host: info.from_host,
-            is_simple: !is_traced
+            is_simple: !is_recorded
                 && info.is_plain
                 && info.head_start_ps_per_byte == 0
                 && info.part == part,
@@ -101,6 +103,8 @@ pub(super) struct LinkRecords {
     pub(super) captured_max: usize,
     /// Where each flow's data waits, if the scenario watches hops.
     pub(super) trace: Option<Box<Trace>>,
+    /// The life of one queue pair, if the scenario watches one.
+    pub(super) journal: Option<Box<Journal>>,
     /// The lane of messages between hosts that are one server, by host.
     pub(super) local_lanes: std::sync::Arc<[u32]>,
 }
@@ -121,6 +125,7 @@ pub(super) struct LinkState {
     rngs: Vec<Option<Box<LinkRng>>>,
     pub(super) captured: Vec<Captured>,
     pub(super) trace: Option<Box<Trace>>,
+    pub(super) journal: Option<Box<Journal>>,
     captured_max: usize,
     /// By link: from when until when it is down.
     outages: BTreeMap<u32, Vec<(Time, Time)>>,
@@ -150,8 +155,10 @@ impl LinkState {
         let LinkRecords {
             captured_max,
             trace,
+            journal,
             local_lanes,
         } = records;
+        let is_recorded = trace.is_some() || journal.is_some();
         let rng = |(lane, info): (usize, &LinkDirection)| {
             let new = |extra: Extra| {
                 let random = Pcg32::new(seed, STREAM_LINKS + lane as u64);
@@ -164,7 +171,7 @@ impl LinkState {
             contents: Vec::new(),
             lanes: table
                 .iter()
-                .map(|info| HotDirection::new(info, part, trace.is_some()))
+                .map(|info| HotDirection::new(info, part, is_recorded))
                 .collect(),
             overtaking: BTreeMap::new(),
             link_frames: vec![VecDeque::new(); table.len()],
@@ -172,6 +179,7 @@ impl LinkState {
             rngs: table.iter().enumerate().map(rng).collect(),
             captured: Vec::new(),
             trace,
+            journal,
             captured_max,
             outages: topology.outages().clone(),
             part,
@@ -222,14 +230,17 @@ impl LinkState {
         let info = self.table[lane as usize];
         let head_start = u64::from(info.head_start_ps_per_byte) * u64::from(packets[id].length);
         let mut at = Time((end + info.delay).0 - head_start);
+        let departure = Departure {
+            lane,
+            id,
+            packet: &packets[id],
+            content: &self.contents[id.0 as usize],
+            end,
+        };
+        if let Some(journal) = &mut self.journal {
+            journal.departs(&departure, &info);
+        }
         if let Some(trace) = &mut self.trace {
-            let departure = Departure {
-                lane,
-                id,
-                packet: &packets[id],
-                content: &self.contents[id.0 as usize],
-                end,
-            };
             trace.departs(departure, &info);
         }
         if !info.is_plain {
@@ -237,6 +248,11 @@ impl LinkState {
             if self.is_lost(lane, &info, u32::from(packets[id].length), end, at) {
                 self.damaged += 1;
                 self.lost_on(lane, id);
+                let is_down = self.is_down(info.link, end, at);
+                if let Some(journal) = &mut self.journal {
+                    let loss = if is_down { Loss::Down } else { Loss::Damaged };
+                    journal.lost(&info, id, &self.contents[id.0 as usize], at, loss);
+                }
                 self.give_back(id);
                 let packet = packets.remove(id);
                 self.tell_lost(lane, &info, &packet, at);
@@ -282,8 +298,12 @@ impl LinkState {
     }
 
     /// A packet is dropped by the node that sends into `lane`, where it arrived by the same link.
-    pub(super) fn lost_towards(&mut self, lane: u32, id: PacketId) {
+    pub(super) fn lost_towards(&mut self, lane: u32, id: PacketId, loss: Loss) {
         let info = &self.table[lane as usize];
+        if let Some(journal) = &mut self.journal {
+            let now = journal.now;
+            journal.lost(info, id, &self.contents[id.0 as usize], now, loss);
+        }
         if let Some(towards) = self
             .trace
             .as_ref()
@@ -303,6 +323,10 @@ impl LinkState {
     ) {
         if let Some(trace) = &mut self.trace {
             trace.under_way(id, at, packets[id].is_marked());
+        }
+        if let Some(journal) = &mut self.journal {
+            let content = &self.contents[id.0 as usize];
+            journal.under_way(id, content, at, packets[id].is_marked());
         }
         let key = EventKey::new(lane, EventKind::Arrival);
         if !info.overtakes {
@@ -612,9 +636,9 @@ impl Wire for SwitchPorts<'_> {
         );
     }
 
-    fn dropped(&mut self, port: u16, id: PacketId, _why: fabric::Drop, packets: &mut Packets) {
+    fn dropped(&mut self, port: u16, id: PacketId, why: fabric::Drop, packets: &mut Packets) {
         self.links
-            .lost_towards(self.first_lane + u32::from(port), id);
+            .lost_towards(self.first_lane + u32::from(port), id, Loss::Dropped(why));
         self.links.give_back(id);
         packets.remove(id);
     }

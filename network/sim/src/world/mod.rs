@@ -23,7 +23,9 @@ mod events;
 mod extrapolate;
 mod hops;
 mod host;
+mod journal;
 mod lanes;
+mod life;
 mod link_direction;
 mod link_rng;
 mod link_state;
@@ -55,6 +57,7 @@ pub use collective::{
 pub use defaults::{Lossless, lossless_switches};
 pub use host::Receiving;
 pub use lanes::{LinkLanes, SubnetSetup};
+pub use life::{LIFE_MAX, Life, LifeEvent, LifePacket, LifePlace, LifeRecord, Loss};
 pub use live::{Delivered, LiveHosts, LivePacket, Offer};
 pub use partition::THREADS_MAX;
 pub use results::{
@@ -63,7 +66,7 @@ pub use results::{
 };
 pub use scenario::{
     Action, AdapterFunction, Flow, FlowMarks, Forgery, Guard, Headers, HostConfig, Marking,
-    PcieConfig, Scenario, SriovAdapterConfig, Step, Transfer, Watch,
+    PcieConfig, Scenario, SriovAdapterConfig, Step, Traced, Transfer, Watch,
 };
 pub use sriov_adapter::FunctionDrops;
 pub use steady::SkipSteady;
@@ -540,7 +543,14 @@ impl World {
             samples: self.samples.clone(),
             skips: Vec::new(),
             jobs,
+            life: self.life(),
         }
+    }
+
+    /// The life of the queue pair that the scenario watches, from all parts.
+    fn life(&self) -> Option<Life> {
+        let journals = self.parts.iter();
+        journal::merge(journals.filter_map(|part| part.links.journal.as_deref()))
     }
 
     /// What became of each job of the collective plan.

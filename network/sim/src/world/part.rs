@@ -1,5 +1,7 @@
 //! A part of the network, which one thread drives.
 
+mod watched;
+
 use super::event_key::EventKind;
 use super::events::Due;
 use super::host::{Attachment, Context, Echoes, Host, Kind, MarkedFlows, Receiving};
@@ -54,6 +56,9 @@ impl Part {
 
     /// Polls the switches' watchdogs.
     pub(super) fn poll_watchdogs(&mut self, now: Time) {
+        if let Some(journal) = &mut self.links.journal {
+            journal.now = now;
+        }
         for PlacedSwitch {
             switch, first_lane, ..
         } in &mut self.switches
@@ -89,6 +94,7 @@ impl Part {
             marked: &self.marked,
         };
         let is_large = is_large(context.links.lanes.len());
+        let is_watched = context.links.journal.is_some();
         while let Some(due) = context.links.events.next() {
             handled += 1;
             if is_large {
@@ -117,7 +123,13 @@ impl Part {
             } else {
                 (line.node, line.port, line.to_host)
             };
-            if is_host {
+            if is_watched {
+                let place = match is_host {
+                    true => watched::Node::Host(&mut self.hosts[node as usize]),
+                    false => watched::Node::Switch(&mut self.switches[node as usize], port),
+                };
+                watched::drive(place, due, &mut context);
+            } else if is_host {
                 drive_host(&mut self.hosts[node as usize], due, &mut context);
             } else {
                 let Context { packets, links, .. } = &mut context;
@@ -185,6 +197,9 @@ fn drive_switch(
             }
             if let Some(trace) = &mut ports.links.trace {
                 trace.paused(*first_lane + u32::from(port), now, switch.egress(port));
+            }
+            if let Some(journal) = &mut ports.links.journal {
+                journal.pause_changed(*first_lane + u32::from(port), now, switch.egress(port));
             }
         }
         EventKind::Wake | EventKind::Clock => switch.handle_wake(now, port, packets, &mut ports),

@@ -1,6 +1,7 @@
 //! The results of a run. Everything is in the order of the scenario: flows, hosts, links.
 
 use super::collective::JobResult;
+use super::life::Life;
 use super::sriov_adapter::FunctionDrops;
 use fabric::config::CLASSES;
 use fabric::{
@@ -42,6 +43,8 @@ pub struct Results {
     pub skips: Vec<Skip>,
     /// What became of each job of the collective plan.
     pub jobs: Vec<JobResult>,
+    /// The life of the queue pair that the scenario watches.
+    pub life: Option<Life>,
 }
 
 /// A time in which nothing was simulated packet by packet: flows went on as in the windows before it.

@@ -349,6 +349,17 @@ pub struct Watch {
     pub sample_every: Option<Span>,
     /// Whether the waiting times of each flow's data are kept: [`super::FlowResult::hops`].
     pub hops: bool,
+    /// The queue pair whose life is recorded: [`super::Results::life`].
+    pub traced: Option<Traced>,
+}
+
+/// A queue pair to record, or one packet of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Traced {
+    /// The flow's number in the scenario.
+    pub flow: u32,
+    /// The packets with this sequence number alone.
+    pub psn: Option<u32>,
 }
 
 impl HostConfig {

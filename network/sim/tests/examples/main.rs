@@ -7,6 +7,7 @@ mod digests;
 mod functions;
 mod incast;
 mod infiniband;
+mod life;
 mod links;
 mod lists;
 mod live_functions;

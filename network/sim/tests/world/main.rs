@@ -3,6 +3,7 @@
 
 mod fixed_point;
 mod hops;
+mod life;
 mod lossless;
 mod pcie;
 mod reference;

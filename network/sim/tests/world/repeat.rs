@@ -5,7 +5,7 @@ use fabric::{Drop, Rate, Span, Spread, Time};
 use proptest::prelude::*;
 use rnic::{CongestionConfig, DcqcnConfig, HpccConfig, Nanos};
 use sim::world::{
-    Flow, FlowResult, HostConfig, Lossless, Results, Scenario, Transfer, Watch, World,
+    Flow, FlowResult, HostConfig, Lossless, Results, Scenario, Traced, Transfer, Watch, World,
     lossless_switches,
 };
 
@@ -73,6 +73,7 @@ fn scenario(seed: u64, spread: Spread, loss: u32, threads: u32) -> Scenario {
             captures: vec![0, 20],
             captured_max: 1000,
             hops: true,
+            traced: Some(Traced { flow: 0, psn: None }),
         },
         skip_steady: None,
         collectives: None,

@@ -27,7 +27,7 @@ pub enum ScenarioError {
     Ports(u32),
     /// Packets are watched, and times are to be skipped in which there are none.
     #[error(
-        "captures, samples and hops need every packet: they exclude that steady states are skipped"
+        "captures, samples, hops and traces need every packet: they exclude that steady states are skipped"
     )]
     SkippedAndWatched,
     /// A flow between hosts that there are not, or from a host to itself.
@@ -80,9 +80,11 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
         captures,
         sample_every,
         hops,
+        traced,
         ..
     } = &scenario.watch;
-    if scenario.skip_steady.is_some() && (!captures.is_empty() || sample_every.is_some() || *hops) {
+    let is_watched = !captures.is_empty() || sample_every.is_some() || *hops || traced.is_some();
+    if scenario.skip_steady.is_some() && is_watched {
         return Err(ScenarioError::SkippedAndWatched);
     }
     if topology.switches() as usize != scenario.switches.len() {

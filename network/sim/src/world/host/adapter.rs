@@ -5,6 +5,7 @@ use super::frame::{frame_bytes, is_data, kind};
 use super::{Attachment, Context, Echoes, Host, Kind, gid, host_of};
 use crate::world::collective::OF_WORKER;
 use crate::world::event_key::{EventKey, EventKind};
+use crate::world::life::Loss;
 use crate::world::link_direction::Content;
 use crate::world::link_state::LinkState;
 use crate::world::scenario::Forgery;
@@ -100,7 +101,7 @@ impl Host {
 
     /// Drops a packet that arrived.
     fn drop_arrived(&self, id: PacketId, context: &mut Context<'_>) {
-        context.links.lost_towards(self.lane, id);
+        context.links.lost_towards(self.lane, id, Loss::Adapter);
         context.links.give_back(id);
         context.packets.remove(id);
     }
@@ -251,6 +252,9 @@ impl Host {
         let goes_on = self.egress.handle_pause(frame, now, pfc);
         if let Some(trace) = &mut context.links.trace {
             trace.paused(self.lane, now, &self.egress);
+        }
+        if let Some(journal) = &mut context.links.journal {
+            journal.pause_changed(self.lane, now, &self.egress);
         }
         if goes_on {
             self.pump(now, context);

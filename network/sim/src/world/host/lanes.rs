@@ -24,6 +24,9 @@ impl Host {
         if let Some(trace) = &mut context.links.trace {
             trace.paused(self.lane, now, &self.egress);
         }
+        if let Some(journal) = &mut context.links.journal {
+            journal.pause_changed(self.lane, now, &self.egress);
+        }
         if goes_on {
             self.pump(now, context);
         }
