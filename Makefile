@@ -118,9 +118,10 @@ ifndef BUILT
 endif
 	DESTDIR="$(DESTDIR)" scripts/install.sh "$(DESTDIR)$(PREFIX)" $(BUILT)
 
+# ARCH=aarch64: packages for 64-bit ARM; ARCH="x86_64 aarch64": for both, in one folder.
 dist: ## packages in dist/ for glibc 2.28 and later: tarball, .deb, .rpm, wheel, checksums, a bill of materials
-	@scripts/packages.sh dist
-	scripts/dist.sh
+	@ARCH="$(ARCH)" scripts/packages.sh dist
+	ARCH="$(ARCH)" scripts/dist.sh
 
 playground: ## a page in dist/playground that runs fabric files in a browser, for any file server
 	@scripts/packages.sh build

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""package.py BUILT OUT: makes the packages of what cargo built in the folder BUILT, in the folder OUT.
+"""package.py OUT BUILT...: makes the packages of what cargo built in the folders BUILT, in the folder OUT.
 
-The same files and the same SOURCE_DATE_EPOCH (by default the time of the commit) give the same packages, byte
-for byte: names are sorted, owners are root, and times are SOURCE_DATE_EPOCH.
+Each BUILT is for another processor, which its programs tell. Packages that are for every processor are made
+once. The same files and the same SOURCE_DATE_EPOCH (by default the time of the commit) give the same
+packages, byte for byte: names are sorted, owners are root, and times are SOURCE_DATE_EPOCH.
 """
 
 import argparse
@@ -13,18 +14,35 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
 import tomllib
+import typing
 
 import sbom
 import wheel
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGING = ROOT / "packaging"
-ARCHITECTURE = "x86_64"
+# Tests make packages of programs that are not optimized, often: for them time counts and not the size.
+LEVEL = 1 if os.environ.get("DIST_PROFILE") == "packages" else 9
+
+
+class Architecture(typing.NamedTuple):
+    """A processor: its names in the kernel and in Debian, and what runs its programs on another one."""
+    name: str
+    debian: str
+    emulators: tuple
+
+
+# By the machine in the head of an ELF file.
+ARCHITECTURES = {
+    62: Architecture("x86_64", "amd64", ("qemu-x86_64-static", "qemu-x86_64")),
+    183: Architecture("aarch64", "arm64", ("qemu-aarch64-static", "qemu-aarch64")),
+}
 
 
 def run(*command, **options):
@@ -70,14 +88,34 @@ def disagreement(version, changelog, tags):
     return None
 
 
-def stage(built, folder):
+def architecture_of(built):
+    """The processor that the programs of a folder are for."""
+    with open(built / "rockery", "rb") as file:
+        head = file.read(20)
+    machine = struct.unpack_from("<H", head, 18)[0] if head[:6] == b"\x7fELF\x02\x01" else None
+    if machine not in ARCHITECTURES:
+        known = ", ".join(known.name for known in ARCHITECTURES.values())
+        sys.exit(f"package: {built}/rockery is not a program for any of {known}")
+    return ARCHITECTURES[machine]
+
+
+def emulator(architecture, built):
+    """The words before the command of a program for another processor. Its C library is where dist.sh has
+    unpacked it."""
+    if architecture.name == os.uname().machine:
+        return ""
+    found = next(filter(None, map(shutil.which, architecture.emulators)), None)
+    if not found:
+        sys.exit(f"package: no {architecture.emulators[0]}, which runs {built}/rockery to write its manual "
+                 "pages: install the package qemu-user-static")
+    return f"{found} -L {built.parent.parent / ('debian-' + architecture.name)}"
+
+
+def stage(built, folder, architecture):
     """The files of a package below `folder`: bin, lib/rockery, share. Units name the paths of a .deb and an
     .rpm; install.sh of the tarball writes its own."""
-    run(ROOT / "scripts/install.sh", folder, built, cwd=ROOT, env=dict(os.environ, UNIT_PREFIX="/usr"))
-    for file in [*sorted((folder / "bin").iterdir()), *sorted((folder / "lib/rockery").iterdir())]:
-        if not file.is_symlink():
-            # Names of functions remain, for backtraces; lines are not needed to run.
-            run("strip", "--strip-debug", "--enable-deterministic-archives", file)
+    variables = {"UNIT_PREFIX": "/usr", "EMULATOR": emulator(architecture, built)}
+    run(ROOT / "scripts/install.sh", folder, built, cwd=ROOT, env=dict(os.environ, **variables))
 
 
 def as_packaged(epoch):
@@ -92,7 +130,7 @@ def as_packaged(epoch):
 
 
 def tarball(folder, path, epoch):
-    with open(path, "wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=epoch) as packed, \
+    with open(path, "wb") as file, gzip.GzipFile("", "wb", LEVEL, file, mtime=epoch) as packed, \
             tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
         # `add` goes through folders in the order of names.
         archive.add(folder, folder.name, filter=as_packaged(epoch))
@@ -103,13 +141,14 @@ def installed_size(folder):
     return sum(-(-file.lstat().st_size // 1024) for file in folder.rglob("*") if not file.is_dir())
 
 
-def deb(name, root, version, out):
+def deb(name, root, version, architecture, out):
     """Makes a .deb of `root`; packaging/NAME.control describes it."""
     control = root / "DEBIAN"
     control.mkdir()
     size = installed_size(root)
     text = (PACKAGING / f"{name}.control").read_text()
     text = text.replace("@VERSION@", version).replace("@SIZE@", str(size))
+    text = text.replace("@ARCHITECTURE@", architecture.debian)
     (control / "control").write_text(text)
     if name == "rockery-default":
         # The dynamic loader's cache is made again when the package comes and when it goes. Its file is no
@@ -117,32 +156,33 @@ def deb(name, root, version, out):
         (control / "triggers").write_text("activate-noawait ldconfig\n")
     architecture = re.search(r"^Architecture: (\S+)", text, re.MULTILINE)[1]
     path = out / f"{name}_{version}_{architecture}.deb"
-    run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", root, path)
+    run("dpkg-deb", "--root-owner-group", "-Zxz", f"-z{min(LEVEL, 6)}", "--build", root, path)
     shutil.rmtree(control)
 
 
-def rpms(folder, default, version, out, epoch):
+def rpms(folder, default, version, architecture, out, epoch):
     """Makes both .rpm by packaging/rockery.spec. A .rpm states versions without `-`."""
     with tempfile.TemporaryDirectory() as work:
         defines = {
             "rockery_version": version.replace("-", "~"), "rockery_files": folder, "rockery_default": default,
+            # That of rockery-default is the same whichever processor it was made beside.
+            "_target_platform": "linux",
             "_topdir": work, "_rpmdir": f"{work}/made", "_buildhost": "rockery",
             "use_source_date_epoch_as_buildtime": 1, "clamp_mtime_to_source_date_epoch": 1,
-            "_binary_payload": "w9.gzdio", "__os_install_post": "%{nil}", "_build_id_links": "none",
+            "_binary_payload": f"w{LEVEL}.gzdio", "__os_install_post": "%{nil}", "_build_id_links": "none",
         }
         words = [word for item in defines.items() for word in ("--define", f"{item[0]} {item[1]}")]
-        run("rpmbuild", "-bb", "--target", f"{ARCHITECTURE}-linux", *words, PACKAGING / "rockery.spec",
+        run("rpmbuild", "-bb", "--target", f"{architecture.name}-linux", *words, PACKAGING / "rockery.spec",
             env=dict(os.environ, SOURCE_DATE_EPOCH=str(epoch)))
         for path in sorted(pathlib.Path(work, "made").rglob("*.rpm")):
-            shutil.copy(path, out / path.name)
-
-
-def module(built, work):
-    """Python's extension module, without debug information."""
-    file = work / "_rockery.abi3.so"
-    shutil.copy(built / "lib_rockery.so", file)
-    run("strip", "--strip-debug", file)
-    return file
+            # That of rockery-default is for every processor.
+            if not (out / path.name).exists():
+                content = bytearray(path.read_bytes())
+                if path.name.endswith(".noarch.rpm"):
+                    # The lead, which no rpm of today reads and no digest covers, has the processor that it
+                    # was made beside.
+                    content[8:10] = struct.pack(">H", 1)
+                (out / path.name).write_bytes(content)
 
 
 def default_root(folder):
@@ -174,10 +214,29 @@ def put_in_place(made, out):
     made.rename(out)
 
 
+def packages(built, work, version, made, epoch):
+    """The packages for one processor."""
+    architecture = architecture_of(built)
+    name = f"rockery-{version}-{architecture.name}-linux"
+    folder = work / name
+    stage(built, folder, architecture)
+    system = work / f"system-{architecture.name}"
+    shutil.copytree(folder, system / "usr", symlinks=True)
+    shutil.copy(PACKAGING / "copyright", system / "usr/share/doc/rockery/copyright")
+    deb("rockery", system, version, architecture, made)
+    rpms(system, work / "default", version, architecture, made, epoch)
+    shutil.copy(PACKAGING / "install.sh", folder / "install.sh")
+    tarball(folder, made / f"{name}.tar.gz", epoch)
+    wheel.write(ROOT, folder, built / "lib_rockery.so", architecture.name, version, LEVEL, made, epoch)
+    openssl = (built / "openssl-version").read_text().strip()
+    sbom.write(ROOT, architecture.name, openssl, version, made / f"{name}.cdx.json", epoch)
+    return architecture
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("built", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("built", type=pathlib.Path, nargs="+")
     options = parser.parse_args()
     os.umask(0o022)
     version = version_of_workspace()
@@ -192,22 +251,13 @@ def main():
         work = pathlib.Path(work)
         made = work / "made"
         made.mkdir()
-        name = f"rockery-{version}-{ARCHITECTURE}-linux"
-        folder = work / name
-        stage(options.built, folder)
-        system = work / "system"
-        shutil.copytree(folder, system / "usr", symlinks=True)
-        shutil.copy(PACKAGING / "copyright", system / "usr/share/doc/rockery/copyright")
         default = default_root(work / "default")
-        deb("rockery", system, version, made)
-        deb("rockery-default", default, version, made)
-        rpms(system, default, version, made, epoch)
-        shutil.copy(PACKAGING / "install.sh", folder / "install.sh")
-        tarball(folder, made / f"{name}.tar.gz", epoch)
-        wheel.write(ROOT, folder, module(options.built, work), version, made, epoch)
+        for built in options.built:
+            architecture = packages(built.resolve(), work, version, made, epoch)
+        # For every processor.
+        deb("rockery-default", default, version, architecture, made)
         for name in ("Containerfile", "get.sh"):
             shutil.copy(PACKAGING / name, made / name)
-        sbom.write(ROOT, version, made / f"rockery-{version}.cdx.json", epoch)
         checksums(made)
         put_in_place(made, options.out)
     for file in sorted(options.out.iterdir()):

@@ -8,11 +8,11 @@ import uuid
 
 # Crates whose code is not in any package.
 NOT_SHIPPED = {"rockery-tidy", "rockery-programs", "rockery-python", "rockery-torture"}
-TARGET = "x86_64-unknown-linux-gnu"
 
 
-def metadata(root):
-    words = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", TARGET]
+def metadata(root, architecture):
+    target = f"{architecture}-unknown-linux-gnu"
+    words = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", target]
     return json.loads(subprocess.run(words, cwd=root, check=True, stdout=subprocess.PIPE).stdout)
 
 
@@ -56,20 +56,19 @@ def component(package, checksums):
     return described
 
 
-def openssl():
-    """The library is linked statically, from this machine's package."""
-    version = subprocess.run(["pkg-config", "--modversion", "openssl"], check=True, stdout=subprocess.PIPE,
-                             text=True).stdout.strip()
+def openssl(version):
+    """The library is linked statically, from a package of Debian's or Ubuntu's."""
     purl = f"pkg:generic/openssl@{version}"
     return {"type": "library", "bom-ref": purl, "name": "openssl", "version": version, "purl": purl,
             "licenses": [{"expression": "Apache-2.0"}]}
 
 
-def write(root, version, path, epoch):
-    packages, dependencies = linked(metadata(root))
+def write(root, architecture, openssl_version, version, path, epoch):
+    packages, dependencies = linked(metadata(root, architecture))
     locked = tomllib.loads((root / "Cargo.lock").read_text())["package"]
     checksums = {(package["name"], package["version"]): package.get("checksum") for package in locked}
-    components = [component(packages[identifier], checksums) for identifier in dependencies] + [openssl()]
+    components = [component(packages[identifier], checksums) for identifier in dependencies]
+    components.append(openssl(openssl_version))
     components.sort(key=lambda it: (it["name"], it["version"]))
     # A crate of the registry and one of ours may not have the same reference.
     reference = {identifier: f"pkg:cargo/{packages[identifier]['name']}@{packages[identifier]['version']}"
@@ -78,7 +77,8 @@ def write(root, version, path, epoch):
               "dependsOn": sorted(reference[below] for below in dependencies[identifier])}
              for identifier in sorted(dependencies, key=reference.get)]
     main = {"type": "application", "bom-ref": "rockery", "name": "rockery", "version": version,
-            "licenses": [{"expression": "MIT OR Apache-2.0"}]}
+            "licenses": [{"expression": "MIT OR Apache-2.0"}],
+            "properties": [{"name": "architecture", "value": architecture}]}
     time = datetime.datetime.fromtimestamp(epoch, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     content = {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
                "metadata": {"timestamp": time, "component": main},

@@ -7,7 +7,9 @@ import time
 import zipfile
 
 # Python's stable interface of 3.9 (PEP 384); glibc 2.28 and later (PEP 600).
-TAG = "cp39-abi3-manylinux_2_28_x86_64"
+TAG = "cp39-abi3-manylinux_2_28_{architecture}"
+# The extension module in the wheel.
+MODULE = "_rockery.abi3.so"
 
 METADATA = """\
 Metadata-Version: 2.1
@@ -30,11 +32,11 @@ Description-Content-Type: text/markdown
 
 """
 
-WHEEL = f"""\
+WHEEL = """\
 Wheel-Version: 1.0
 Generator: rockery
 Root-Is-Purelib: false
-Tag: {TAG}
+Tag: {tag}
 """
 
 
@@ -52,7 +54,7 @@ def files_of(root, staged, module, version):
     for file in sorted(package.iterdir()):
         if file.suffix in (".py", ".pyi") or file.name == "py.typed":
             yield f"rockery/{file.name}", file
-    yield f"rockery/{module.name}", module
+    yield f"rockery/{MODULE}", module
     data = f"rockery-{version}.data"
     # The command finds its libraries by its own place. Wheels hold no links: the command makes them.
     for file in sorted((staged / "bin").iterdir()):
@@ -64,26 +66,28 @@ def files_of(root, staged, module, version):
         yield f"rockery-{version}.dist-info/licenses/{name}", root / name
 
 
-def write(root, staged, module, version, out, epoch):
-    """Makes the wheel in `out` of the files that `staged` has below bin and lib."""
+def write(root, staged, module, architecture, version, level, out, epoch):
+    """Makes the wheel in `out` of the files that `staged` has below bin and lib, and of the extension module
+    that cargo built."""
+    tag = TAG.format(architecture=architecture)
     # Python's versions have no hyphen.
     version = version.replace("-", "+")
     info = f"rockery-{version}.dist-info"
     texts = {
         f"{info}/METADATA": METADATA.format(version=version) + (root / "docs/python.md").read_text(),
-        f"{info}/WHEEL": WHEEL,
+        f"{info}/WHEEL": WHEEL.format(tag=tag),
         f"{info}/entry_points.txt": ENTRY_POINTS,
     }
     # Times in zip files begin in 1980.
     moment = time.gmtime(max(epoch, 315532800))[:6]
     record = []
-    path = out / f"rockery-{version}-{TAG}.whl"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    path = out / f"rockery-{version}-{tag}.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=min(level, 6)) as archive:
         def add(name, content, mode):
             entry = zipfile.ZipInfo(name, moment)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = (0o100000 | mode) << 16
-            archive.writestr(entry, content)
+            archive.writestr(entry, content, compresslevel=min(level, 6))
             digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
             record.append(f"{name},sha256={digest},{len(content)}\n")
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# dist.sh [--build | --libraries | OUT]: builds rockery for glibc 2.28 and later, and makes packages of it in
-# OUT (dist): a tarball, .deb, .rpm, a Python wheel, a bill of materials, checksums. With --build it only
-# builds, with --libraries only the C libraries. Either way target/dist/built then has the name of the folder
-# with what was built, for `make install BUILT=FOLDER`. ARCH=aarch64 builds for 64-bit ARM, of which there are
-# no packages yet, and names the folder in target/dist/built-aarch64. DIST_PROFILE=packages builds in a
-# fraction of the time, for tests.
+# dist.sh [--build | --libraries | --tests | --tools | OUT]: builds rockery for glibc 2.28 and later, and
+# makes packages of it in OUT (dist): a tarball, .deb, .rpm, a Python wheel, a bill of materials, checksums.
+# With --build it only builds, with --libraries only the C libraries. Either way target/dist/built-x86_64 then
+# has the name of the folder with what was built, for `make install BUILT=FOLDER`. With --tests it also builds
+# test programs that run under an emulator, and lists them in target/dist/tests-x86_64; with --tools it only
+# gets the linker and OpenSSL. ARCH=aarch64 does all of this for 64-bit ARM, and ARCH="x86_64 aarch64" for
+# both, with all packages in one folder. DIST_PROFILE=packages builds in a fraction of the time, for tests.
 #
 # The linker is zig's, which has the symbol versions of every release of glibc, so that a build on a new
-# distribution runs on older ones. OpenSSL is linked statically: releases of it differ among distributions.
+# distribution runs on older ones, and needs nothing else for another processor. OpenSSL is linked statically:
+# releases of it differ among distributions.
 set -euo pipefail
 umask 022
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -16,24 +18,19 @@ what=${1:-$root/dist}
 cd "$root"
 profile=${DIST_PROFILE:-release}
 glibc=2.28
-architecture=${ARCH:-x86_64}
-triple=$architecture-unknown-linux-gnu
 die() { echo "dist: $*" >&2; exit 1; }
 [[ $(uname -m) == x86_64 ]] || die "packages are built on x86-64 only"
-case $architecture in
-  x86_64) ;;
-  aarch64) [[ $what == --* ]] || die "there are no packages for $architecture yet: call it with --build" ;;
-  *) die "ARCH is $architecture: rockery runs on x86_64 and aarch64" ;;
-esac
+read -ra architectures <<<"${ARCH:-x86_64}"
+for architecture in ${architectures[@]+"${architectures[@]}"}; do
+  case $architecture in
+    x86_64 | aarch64) ;;
+    *) die "ARCH is $ARCH: rockery runs on x86_64 and aarch64" ;;
+  esac
+done
 case $what in
-  --build | --libraries | /*) ;;
-  *) die "$what is not known: --build, --libraries, or a folder" ;;
+  --build | --libraries | --tests | --tools | /*) ;;
+  *) die "$what is not known: --build, --libraries, --tests, --tools, or a folder" ;;
 esac
-
-if [[ ! -d $(rustc --print target-libdir --target "$triple") ]]; then
-  rustup target add "$triple" || die "the compiler has no standard library for $triple: call 'rustup target" \
-    "add $triple'"
-fi
 
 folder=$root/target/dist
 mkdir -p "$folder"
@@ -57,22 +54,24 @@ openssl_here() {
   [[ -e $libraries/libssl.a ]] || die "no $libraries/libssl.a: install the package libssl-dev"
   machine_includes=$includes/x86_64-linux-gnu
 }
-# openssl_of_arm: the same for 64-bit ARM, of Debian 12, whose C library is old enough.
+# openssl_of_arm: the same for 64-bit ARM, of Debian 12, whose C library is old enough. That C library is
+# fetched too: the command writes its own manual pages and completions, and an emulator runs it.
 openssl_of_arm() {
-  local unpacked=$folder/openssl-$architecture-packages
+  local unpacked=$folder/debian-$architecture
   local keyring=${DEBIAN_KEYRING:-/usr/share/keyrings/debian-archive-keyring.gpg}
   if [[ ! -e $unpacked/complete ]]; then
     . "$root/scripts/other-apt.sh"
-    local uri=${DEBIAN_MIRROR:-$(mirror Debian)}
-    [[ $uri && -r $keyring ]] || die "no mirror of Debian: set DEBIAN_MIRROR and DEBIAN_KEYRING"
+    local uri=${DEBIAN_MIRROR:-$(mirror Debian)} package
+    [[ -r $keyring ]] || die "no $keyring: install the package debian-archive-keyring, or set DEBIAN_KEYRING"
     rm -rf "$unpacked"
     mkdir -p "$unpacked"
     (
       configure "$unpacked/apt" "$uri" bookworm main "$keyring" arm64
       cd "$unpacked"
-      apt-get update -q >log 2>&1 && apt-get download -q libssl-dev >>log 2>&1 || { cat log >&2; exit 1; }
-    ) || die "cannot get Debian's libssl-dev for $architecture"
-    dpkg -x "$unpacked"/libssl-dev_*.deb "$unpacked"
+      apt-get update -q >log 2>&1 && apt-get download -q libssl-dev libc6 >>log 2>&1 ||
+        { cat log >&2; exit 1; }
+    ) || die "cannot get Debian's libssl-dev and libc6 for $architecture"
+    for package in "$unpacked"/*.deb; do dpkg -x "$package" "$unpacked"; done
     : >"$unpacked/complete"
   fi
   includes=$unpacked/usr/include libraries=$unpacked/usr/lib/aarch64-linux-gnu
@@ -101,27 +100,64 @@ prepare_openssl() {
   export OPENSSL_STATIC=1 OPENSSL_DIR=$openssl
 }
 
-# Users install packages more often than anyone builds them: each program is optimized as a whole.
-if [[ $profile == release ]]; then export CARGO_PROFILE_RELEASE_LTO=thin; fi
+# Users install packages more often than anyone builds them: each program is optimized as a whole. Names of
+# functions remain, for backtraces; lines are not needed to run.
+if [[ $profile == release ]]; then
+  export CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_STRIP=debuginfo
+fi
 export CARGO_TARGET_DIR=$folder
-# The C libraries alone need no OpenSSL.
-case $what in
-  --libraries)
-    packages=(-p rockery-verbs -p rockery-librdmacm -p rockery-dv-stubs)
-    packages+=(-p rockery-preload-sysfs -p rockery-preload-sockets -p rockery-preload-clock)
-    ;;
-  *)
-    prepare_openssl
-    packages=(--workspace --lib --bin rockery --bin rockery-bench --bin rockery-device-plugin
-      --exclude rockery-tidy --exclude rockery-programs --exclude rockery-torture)
-    ;;
-esac
 # No path of this machine is in what is built, so that another folder gives the same packages.
 registry=${CARGO_HOME:-$HOME/.cargo}
 export RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=$root=/rockery --remap-path-prefix=$registry=/cargo"
-PATH=$tools/bin:$PATH cargo zigbuild --locked --target "$triple.$glibc" --profile "$profile" "${packages[@]}"
-# Cargo calls the folder of the profile dev `debug`.
-built=$folder/$triple/${profile/#dev/debug}
-[[ $architecture == x86_64 ]] && name=built || name=built-$architecture
-echo "$built" >"$folder/$name"
-[[ $what == --* ]] || packaging/package.py "$built" "$what"
+
+# build: what is asked for, for `architecture`. Writes where it is to target/dist/built-ARCHITECTURE.
+build() {
+  local triple=$architecture-unknown-linux-gnu packages built
+  if [[ ! -d $(rustc --print target-libdir --target "$triple") ]]; then
+    rustup target add "$triple" || die "the compiler has no standard library for $triple: call 'rustup" \
+      "target add $triple'"
+  fi
+  # Cargo calls the folder of the profile dev `debug`.
+  built=$folder/$triple/${profile/#dev/debug}
+  # The C libraries alone need no OpenSSL.
+  if [[ $what == --libraries ]]; then
+    packages=(-p rockery-verbs -p rockery-librdmacm -p rockery-dv-stubs)
+    packages+=(-p rockery-preload-sysfs -p rockery-preload-sockets -p rockery-preload-clock)
+  else
+    prepare_openssl
+    packages=(--workspace --lib --bin rockery --bin rockery-bench --bin rockery-device-plugin
+      --exclude rockery-tidy --exclude rockery-programs)
+    if [[ $what == --tests ]]; then
+      packages+=(--bin rockery-torture --bin host-test-processes)
+    else
+      packages+=(--exclude rockery-torture)
+    fi
+  fi
+  [[ $what != --tools ]] || return 0
+  PATH=$tools/bin:$PATH cargo zigbuild --locked --target "$triple.$glibc" --profile "$profile" \
+    "${packages[@]}"
+  if [[ $what != --libraries ]]; then
+    # For the bill of materials.
+    sed -nE 's/^# *define OPENSSL_VERSION_TEXT "OpenSSL ([^ ]+) .*/\1/p' \
+      "$OPENSSL_DIR/include/openssl/opensslv.h" >"$built/openssl-version"
+  fi
+  [[ $what != --tests ]] || build_tests
+  echo "$built" >"$folder/built-$architecture"
+  all+=("$built")
+}
+
+# build_tests: the tests of the sans-IO crates too, as programs that need nothing else.
+build_tests() {
+  local log=$folder/tests-$architecture.log
+  PATH=$tools/bin:$PATH cargo-zigbuild test --no-run --locked --target "$triple.$glibc" --profile "$profile" \
+    -p rockery-wire -p rockery-rnic -p rockery-fabric --lib --tests 2> >(tee "$log" >&2)
+  {
+    echo "$built/rockery-torture"
+    echo "$built/host-test-processes"
+    sed -n 's/^ *Executable .*(\(.*\))$/\1/p' "$log" | sed "s,^[^/],$root/&,"
+  } >"$folder/tests-$architecture"
+}
+
+all=()
+for architecture in "${architectures[@]}"; do build; done
+[[ $what == --* ]] || packaging/package.py "$what" "${all[@]}"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # install.sh PREFIX [FOLDER]: puts what cargo built in FOLDER (a release build where none is named) below
 # PREFIX: bin/rockery, the programs that it starts, lib/rockery, completions, man pages, documents, examples.
+# EMULATOR runs the command where it is for another processor than this machine's.
 set -euo pipefail
 prefix=$1
 built=${2:-${CARGO_TARGET_DIR:-target}/release}
@@ -26,17 +27,20 @@ if [[ -e $built/libdv_stubs.so ]]; then
 fi
 # Some programs load the libraries by their names without a number.
 ln -sf libibverbs.so.1 "$prefix/lib/rockery/libibverbs.so"
+# The command writes its completions and manual pages.
+read -ra run <<<"${EMULATOR:-}"
+run+=("$built/rockery")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 completions() {
-  "$built/rockery" completions "$1" >"$work/$1"
+  "${run[@]}" completions "$1" >"$work/$1"
   install -Dm644 "$work/$1" "$prefix/share/$2"
 }
 completions bash bash-completion/completions/rockery
 completions zsh zsh/site-functions/_rockery
 completions fish fish/vendor_completions.d/rockery.fish
 mkdir "$work/man"
-"$built/rockery" man "$work/man"
+"${run[@]}" man "$work/man"
 install -Dm644 -t "$prefix/share/man/man1" "$work"/man/*.1
 # The documentation, whose links and those of findings are relative to the README, and the examples.
 root=$(dirname "$0")/..

@@ -1,8 +1,14 @@
 # other-apt.sh, sourced: packages of another release or architecture, by an apt with a configuration of its
 # own. They are verified by the archive's keyring, and nothing of this machine's packages changes.
 
-# mirror ORIGIN: where this machine has the packages of Debian or Ubuntu from.
-mirror() { apt-get indextargets --format '$(REPO_URI)' "Origin: $1" 'Created-By: Packages' | sed -n 1p; }
+# mirror ORIGIN: where this machine has the packages of Debian or Ubuntu from; Debian's own address where it
+# has none of Debian, as a machine with Ubuntu.
+mirror() {
+  local found
+  found=$(apt-get indextargets --format '$(REPO_URI)' "Origin: $1" 'Created-By: Packages' | sed -n 1p)
+  [[ $found || $1 != Debian ]] || found=http://deb.debian.org/debian
+  echo "$found"
+}
 
 # configure APT URI SUITE COMPONENTS KEYRING ARCHITECTURE: writes the configuration, in the folder APT, of an
 # apt that has this archive alone, with nothing installed. APT_CONFIG names it to apt.

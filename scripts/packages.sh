@@ -23,7 +23,7 @@ tests=(
   opensm                                                  # a subnet manager of InfiniBand, and its tests
   libfabric-bin qperf                                     # programs whose connections come by RDMA-CM
   qemu-system-x86 busybox-static cpio kmod                # the guest with the Linux kernel as the other side
-  qemu-system-arm                                         # a guest of 64-bit ARM
+  qemu-system-arm qemu-user-static                        # a guest of 64-bit ARM, and its programs alone
   nvme-cli fio e2fsprogs                                  # the kernel as a host of NVMe
   libnbd-bin python3-libnbd nbd-client nbdkit             # NBD clients, and a peer
   python3-prometheus-client                               # Prometheus' own reader of metrics
@@ -44,6 +44,8 @@ tests=(
   chromium firefox-esr                                    # browsers
   python3-venv                                            # pandas, pyarrow and Dask of PyPI
 )
+# The command for another processor writes its own manual pages; OpenSSL and the C library are Debian's.
+[[ ${ARCH:-} != *aarch64* ]] || dist+=(qemu-user-static debian-archive-keyring)
 die() { echo "packages: $*" >&2; exit 1; }
 
 # as_root COMMAND…: directly, or with sudo.

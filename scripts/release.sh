@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # release.sh image|notes|check|publish FOLDER: what follows `make dist` in a release, for the packages in
 # FOLDER. .github/workflows/release.yml calls it.
-#   image    builds the image of FOLDER/Containerfile with docker (or ENGINE), runs it, and saves it
+#   image    builds the images of FOLDER/Containerfile with docker (or ENGINE), one for each processor that
+#            there are packages for, runs their command, and saves them. One of another processor than this
+#            machine's needs an emulator for its programs (the package qemu-user-static)
 #   notes    writes the changelog's section of this version
 #   check    compares names, tag and checksums
 #   publish  checks, and publishes what there is a token for: RELEASE_TOKEN the release at GitHub, PYPI_TOKEN
@@ -14,8 +16,11 @@ die() { echo "release: $*" >&2; exit 1; }
 cd "$2" || die "make the packages first: make dist"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml")
 engine=${ENGINE:-docker}
-image=rockery-$version-x86_64-image.tar.gz
 notes=release-notes.md
+
+# The processors, as the kernel and as Debian names them.
+architectures=(x86_64:amd64 aarch64:arm64)
+image_of() { echo "rockery-$version-$1-image.tar.gz"; }
 
 # add FILE: its checksum, beside those of `make dist`.
 add() {
@@ -25,11 +30,22 @@ add() {
 }
 
 make_image() {
-  "$engine" build -t "rockery:$version" -f Containerfile .
-  # The image's own command lists its devices.
-  "$engine" run --rm "rockery:$version" | grep PORT_ACTIVE || die "programs have no device in the image"
-  "$engine" save "rockery:$version" | gzip -n9 >"$image"
-  add "$image"
+  local pair processor debian tag image
+  for pair in "${architectures[@]}"; do
+    processor=${pair%:*} debian=${pair#*:}
+    tag=rockery:$version-$debian image=$(image_of "$processor")
+    "$engine" build --platform "linux/$debian" -t "$tag" -f Containerfile .
+    if [[ $processor == "$(uname -m)" ]]; then
+      # The image's own command lists its devices.
+      "$engine" run --rm "$tag" | grep PORT_ACTIVE || die "programs have no device in the image"
+    else
+      # An emulator of programs alone has no device over UDP.
+      "$engine" run --rm --platform "linux/$debian" --entrypoint rockery "$tag" --version |
+        grep -xF "rockery $version" || die "the command does not run in the image for $processor"
+    fi
+    "$engine" save "$tag" | gzip -n9 >"$image"
+    add "$image"
+  done
 }
 
 make_notes() {
@@ -43,10 +59,15 @@ make_notes() {
 check() {
   sha256sum --check --strict --quiet SHA256SUMS ||
     die "files are not those of SHA256SUMS: nothing is published"
-  local name listed unlisted
-  for name in "rockery_${version}_amd64.deb" "rockery-default_${version}_all.deb" get.sh Containerfile \
-    "rockery-$version-x86_64-linux.tar.gz" "rockery-$version.cdx.json"; do
-    grep -q "  $name\$" SHA256SUMS || die "SHA256SUMS has no $name: the packages are of another version"
+  local pair name names listed unlisted
+  names=(get.sh Containerfile "rockery-default_${version}_all.deb")
+  for pair in "${architectures[@]}"; do
+    names+=("rockery_${version}_${pair#*:}.deb" "rockery-$version-${pair%:*}-linux.tar.gz"
+      "rockery-$version-${pair%:*}-linux.cdx.json")
+  done
+  for name in "${names[@]}"; do
+    grep -q "  $name\$" SHA256SUMS ||
+      die "SHA256SUMS has no $name: the packages are of another version, or for one processor alone"
   done
   # The statement of provenance is about the checksums, and comes after them.
   listed=$(sed 's/^[^ ]*  //' SHA256SUMS)
@@ -67,6 +88,7 @@ token() {
 publish() {
   check
   local tag=v$version address=${REGISTRY_IMAGE:-ghcr.io/${GITHUB_REPOSITORY:-OWNER/rockery}}:$version
+  local pair pushed=()
   if token RELEASE_TOKEN "the release at GitHub"; then
     GH_TOKEN=${RELEASE_TOKEN:-} call gh release create "$tag" --repo "${GITHUB_REPOSITORY:-OWNER/rockery}" \
       --verify-tag --title "rockery $version" --notes-file "$notes" -- *
@@ -77,11 +99,17 @@ publish() {
   fi
   if token REGISTRY_TOKEN "the image"; then
     address=${address,,}
-    call "$engine" load --input "$image"
     local user=${REGISTRY_USER:-${GITHUB_ACTOR:-OWNER}}
     call "$engine" login --username "$user" --password-stdin "${address%%/*}" <<<"${REGISTRY_TOKEN:-}"
-    call "$engine" tag "rockery:$version" "$address"
-    call "$engine" push "$address"
+    for pair in "${architectures[@]}"; do
+      call "$engine" load --input "$(image_of "${pair%:*}")"
+      call "$engine" tag "rockery:$version-${pair#*:}" "$address-${pair#*:}"
+      call "$engine" push "$address-${pair#*:}"
+      pushed+=("$address-${pair#*:}")
+    done
+    # One name, of which each machine gets its own image.
+    call "$engine" manifest create "$address" "${pushed[@]}"
+    call "$engine" manifest push "$address"
   fi
 }
 

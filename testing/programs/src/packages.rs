@@ -23,12 +23,22 @@ impl Packages {
     /// When that fails.
     pub fn made() -> Self {
         static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-        let make = || {
-            let folder = workspace().join("target/packages");
-            dist(&folder.to_string_lossy()).map(|()| folder)
-        };
+        let make = || made_in("target/packages", "x86_64");
         Self {
             folder: FOLDER.get_or_init(make).clone().expect("packages"),
+        }
+    }
+
+    /// Makes those for 64-bit ARM, once in each test program.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub fn made_for_arm() -> Self {
+        static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+        let make = || made_in("target/packages-aarch64", "aarch64");
+        let folder = FOLDER.get_or_init(make).clone();
+        Self {
+            folder: folder.expect("packages for 64-bit ARM"),
         }
     }
 
@@ -39,28 +49,43 @@ impl Packages {
     pub fn built() -> PathBuf {
         // The error is kept: each test of a program would build again, for minutes, and fail again.
         static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-        let build = || {
-            dist("--build")?;
-            built_folder("built")
-        };
+        let build = || build_for("x86_64");
         BUILT
             .get_or_init(build)
             .clone()
             .expect("a build for packages")
     }
 
-    /// The folder with the C libraries for 64-bit ARM.
+    /// The same for 64-bit ARM.
     ///
     /// # Panics
     /// When they cannot be built.
-    pub fn libraries_of_arm() -> PathBuf {
+    pub fn built_for_arm() -> PathBuf {
         static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+        let built = BUILT.get_or_init(|| build_for("aarch64")).clone();
+        built.expect("a build for 64-bit ARM")
+    }
+
+    /// Test programs for 64-bit ARM that an emulator runs, and the folder with the C library that they need.
+    ///
+    /// # Panics
+    /// When they cannot be built.
+    pub fn tests_for_arm() -> (Vec<PathBuf>, PathBuf) {
+        static BUILT: OnceLock<Result<Vec<PathBuf>, String>> = OnceLock::new();
         let build = || {
-            dist_for("aarch64", "--libraries")?;
-            built_folder("built-aarch64")
+            dist_for("aarch64", "--tests")?;
+            let list = workspace().join("target/dist/tests-aarch64");
+            let list = fs::read_to_string(list).map_err(|error| format!("the list: {error}"))?;
+            Ok(list.lines().map(PathBuf::from).collect())
         };
-        let built = BUILT.get_or_init(build).clone();
-        built.expect("libraries for 64-bit ARM")
+        let programs = BUILT.get_or_init(build).clone();
+        let libraries = workspace().join("target/dist/debian-aarch64");
+        (programs.expect("test programs for 64-bit ARM"), libraries)
+    }
+
+    /// The profile of the build.
+    pub fn profile() -> String {
+        std::env::var("DIST_PROFILE").unwrap_or_else(|_| "packages".to_owned())
     }
 
     /// The folder with the programs that packages are built with: Python and pip among them.
@@ -96,27 +121,27 @@ impl Packages {
     }
 }
 
-/// The folder that `dist.sh` names in a file of `target/dist`.
-fn built_folder(file: &str) -> Result<PathBuf, String> {
-    let name = workspace().join("target/dist").join(file);
-    let name = fs::read_to_string(name).map_err(|error| format!("what dist.sh writes: {error}"))?;
+/// Makes packages in a folder of the workspace.
+fn made_in(folder: &str, architecture: &str) -> Result<PathBuf, String> {
+    let folder = workspace().join(folder);
+    dist_for(architecture, &folder.to_string_lossy()).map(|()| folder)
+}
+
+/// Builds, and returns the folder, which `dist.sh` names in a file.
+fn build_for(architecture: &str) -> Result<PathBuf, String> {
+    dist_for(architecture, "--build")?;
+    let file = workspace()
+        .join("target/dist")
+        .join(format!("built-{architecture}"));
+    let name = fs::read_to_string(file).map_err(|error| format!("what dist.sh writes: {error}"))?;
     Ok(PathBuf::from(name.trim()))
 }
 
-fn dist(argument: &str) -> Result<(), String> {
-    dist_for("x86_64", argument)
-}
-
 fn dist_for(architecture: &str, argument: &str) -> Result<(), String> {
-    let profile = std::env::var("DIST_PROFILE").unwrap_or_else(|_| "packages".to_owned());
     let mut script = Command::new(workspace().join("scripts/dist.sh"));
     script
         .env("ARCH", architecture)
-        .env("DIST_PROFILE", profile);
-    // An emulated processor takes its time for what is not optimized.
-    if architecture == "aarch64" {
-        script.env("CARGO_PROFILE_PACKAGES_OPT_LEVEL", "1");
-    }
+        .env("DIST_PROFILE", Packages::profile());
     let output = script.arg(argument).output();
     let output = output.map_err(|error| format!("scripts/dist.sh: {error}"))?;
     let said = [output.stdout, output.stderr].concat();

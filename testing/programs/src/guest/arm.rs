@@ -30,7 +30,7 @@ impl Arm {
     pub fn new(distribution: &str) -> Result<Self, Error> {
         let distribution = unpacked(distribution)?;
         let image = arm_image(&distribution)?;
-        let built = Packages::libraries_of_arm();
+        let built = Packages::built_for_arm();
         let libraries = TempDir::new().map_err(Error::file("a temporary folder"))?;
         for (library, name) in [
             ("libibverbs.so", "libibverbs.so.1"),
@@ -44,6 +44,11 @@ impl Arm {
             image,
             libraries,
         })
+    }
+
+    /// The root of the distribution, as it is unpacked here.
+    pub fn root(&self) -> &Path {
+        &self.distribution
     }
 
     pub(super) fn kernel(&self) -> PathBuf {

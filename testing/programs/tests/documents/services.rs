@@ -207,11 +207,31 @@ fn get_sh_says_where_nothing_of_a_package_runs() {
     let runner = Runner::new();
     let script = workspace().join("packaging/get.sh");
     let get = format!("sh {} {} prefix", script.display(), packages().display());
-    let other = "mkdir bin; printf '#!/bin/sh\\necho riscv64\\n' >bin/uname; chmod +x bin/uname; \
+    let other = "mkdir -p bin; printf '#!/bin/sh\\necho riscv64\\n' >bin/uname; chmod +x bin/uname; \
                  PATH=$PWD/bin:$PATH";
     let said = runner.tried(&format!("{other} {get}"), &[]);
     assert!(
         !said.succeeded() && said.output.contains("has no tarball for riscv64"),
+        "{said:?}"
+    );
+    // The packages of a machine are those of its processor. Here their command cannot be started.
+    let for_arm = Packages::made_for_arm();
+    let of_arm = format!(
+        "sh {} {} prefix",
+        script.display(),
+        for_arm.folder().display()
+    );
+    let said = runner.tried(
+        &format!("{} {of_arm}", other.replace("riscv64", "aarch64")),
+        &[],
+    );
+    assert!(
+        !said.succeeded() && said.output.contains("glibc 2.28 or newer on aarch64"),
+        "{said:?}"
+    );
+    let said = runner.tried(&of_arm, &[]);
+    assert!(
+        !said.succeeded() && said.output.contains("has no tarball for x86_64"),
         "{said:?}"
     );
     // A tarball whose command cannot be started.

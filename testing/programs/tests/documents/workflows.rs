@@ -53,8 +53,13 @@ fn each_command_of_our_own_workflows_is_known_and_works() {
                         .current_dir(&workspace),
                 );
             }
-            "make check" | "make quick" | "make test" | "make dist" | "make site" => {
-                let target = step.trim_start_matches("make ");
+            "make check"
+            | "make quick"
+            | "make test"
+            | "make dist ARCH=\"x86_64 aarch64\""
+            | "make site" => {
+                let words = step.trim_start_matches("make ");
+                let target = words.split(' ').next().unwrap_or_default();
                 assert!(
                     makefile.contains(&format!("\n{target}:")),
                     "{step} has no target"
@@ -164,7 +169,7 @@ struct Release {
 const FAKE: &str = r#"#!/bin/sh
 echo "called: $(basename "$0") $*"
 case "$(basename "$0") $1" in
-  'docker run') cat "$HOME/image-says" ;;
+  'docker run') case $* in *--version) echo "rockery VERSION" ;; *) cat "$HOME/image-says" ;; esac ;;
   'docker save') echo image ;;
   'docker login') sed 's/^/password: /' ;;
   gh*) echo "token: $GH_TOKEN" ;;
@@ -175,14 +180,18 @@ esac
 impl Release {
     fn new() -> Self {
         let runner = Runner::new();
-        fs::write(runner.home().join("fake"), FAKE).expect("our own file");
+        let fake = FAKE.replace("VERSION", env!("CARGO_PKG_VERSION"));
+        fs::write(runner.home().join("fake"), fake).expect("our own file");
         fs::write(runner.home().join("image-says"), "state: PORT_ACTIVE\n").expect("our own file");
         runner
             .step("mkdir bin; for name in docker gh pipx; do install -m 755 fake bin/$name; done");
         runner.step("echo \"$PWD/bin\" >>$GITHUB_PATH");
+        // As `make dist` for both processors has them in one folder.
+        let (packages, for_arm) = (Packages::made(), Packages::made_for_arm());
+        let (packages, for_arm) = (packages.folder().display(), for_arm.folder().display());
         runner.step(&format!(
-            "cp -r {} dist",
-            Packages::made().folder().display()
+            "mkdir dist && cp {for_arm}/* dist && cp {packages}/* dist && \
+             sort -u -k 2 {packages}/SHA256SUMS {for_arm}/SHA256SUMS >dist/SHA256SUMS"
         ));
         Self { runner }
     }
@@ -284,8 +293,19 @@ fn a_release_publishes_what_there_is_a_token_for() {
     let login =
         "called: docker login --username somebody --password-stdin ghcr.io\npassword: third";
     assert!(said.contains(login), "{said}");
-    let push = format!("called: docker push ghcr.io/owner/rockery:{version}");
-    assert!(said.contains(&push), "{said}");
+    let address = format!("ghcr.io/owner/rockery:{version}");
+    let create = format!("docker manifest create {address} {address}-amd64 {address}-arm64");
+    for call in [
+        &format!("docker push {address}-amd64"),
+        &format!("docker push {address}-arm64"),
+        &create,
+        &format!("docker manifest push {address}"),
+    ] {
+        assert!(
+            said.contains(&format!("called: {call}\n")),
+            "{call}: {said}"
+        );
+    }
 }
 
 /// A dry run names what it would call, and calls nothing.
@@ -311,7 +331,7 @@ fn a_release_of_wrong_files_is_refused() {
     let sums = fs::read_to_string(release.dist("SHA256SUMS")).expect("the checksums");
     let without: Vec<&str> = sums
         .lines()
-        .filter(|it| !it.ends_with("_amd64.deb"))
+        .filter(|it| !it.ends_with("_arm64.deb"))
         .collect();
     fs::write(release.dist("SHA256SUMS"), without.join("\n") + "\n").expect("our own file");
     release.refused("publish", &token, "has no rockery_");

@@ -15,14 +15,9 @@ const SECONDS: u64 = 120;
 /// The oldest C library that packages run on: RHEL 8's and Debian 10's.
 const GLIBC: (u32, u32) = (2, 28);
 
-/// The libraries that packages need of other packages: the C library's parts.
-const NEEDED: [&str; 5] = [
-    "libc.so.6",
-    "libm.so.6",
-    "libpthread.so.0",
-    "libdl.so.2",
-    "ld-linux-x86-64.so.2",
-];
+/// The libraries that packages need of other packages: the C library's parts. Each processor has its own
+/// loader.
+const NEEDED: [&str; 4] = ["libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2"];
 
 /// The programs of every package.
 const PROGRAMS: [&str; 3] = ["rockery", "rockery-bench", "rockery-device-plugin"];
@@ -30,12 +25,12 @@ const PROGRAMS: [&str; 3] = ["rockery", "rockery-bench", "rockery-device-plugin"
 /// Programs that an installation has to do without.
 const COMPILERS: [&str; 4] = ["cc", "gcc", "ld", "cargo"];
 
-fn version() -> &'static str {
+pub(crate) fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
 /// The output of a command.
-fn said(command: &mut Command) -> String {
+pub(crate) fn said(command: &mut Command) -> String {
     let output = command
         .output()
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -246,9 +241,8 @@ fn the_wheel_installs_simulates_and_runs() {
     });
 }
 
-/// The ELF files of the tarball, unpacked.
-fn unpacked() -> (TempDir, Vec<PathBuf>) {
-    let packages = Packages::made();
+/// The ELF files of the tarball and of the wheel for a processor, unpacked.
+pub(crate) fn unpacked(packages: &Packages, processor: &str) -> (TempDir, Vec<PathBuf>) {
     let folder = TempDir::new().expect("a temporary folder");
     let tarball = packages
         .folder()
@@ -262,7 +256,7 @@ fn unpacked() -> (TempDir, Vec<PathBuf>) {
     );
     let inside = folder
         .path()
-        .join(format!("rockery-{}-x86_64-linux", version()));
+        .join(format!("rockery-{}-{processor}-linux", version()));
     let libraries = fs::read_dir(inside.join("lib/rockery")).expect("the libraries");
     let libraries = libraries
         .map(|entry| entry.expect("an entry").path())
@@ -286,7 +280,7 @@ fn unpacked() -> (TempDir, Vec<PathBuf>) {
 /// Links of the README, units and entry points: what a package names is in it.
 #[test]
 fn links_units_and_plugins_of_the_packages_are_complete() {
-    let (folder, _files) = unpacked();
+    let (folder, _files) = unpacked(&Packages::made(), "x86_64");
     let inside = folder
         .path()
         .join(format!("rockery-{}-x86_64-linux", version()));
@@ -326,8 +320,13 @@ fn links_units_and_plugins_of_the_packages_are_complete() {
 
 #[test]
 fn no_file_needs_more_than_glibc_2_28() {
-    let (_folder, files) = unpacked();
-    for file in &files {
+    let (_folder, files) = unpacked(&Packages::made(), "x86_64");
+    expect_glibc_2_28(&files, "ld-linux-x86-64.so.2");
+}
+
+/// Whether files need nothing but the C library of 2018, whose loader this is.
+pub(crate) fn expect_glibc_2_28(files: &[PathBuf], loader: &str) {
+    for file in files {
         let symbols = said(Command::new("objdump").arg("-T").arg(file));
         let versions = symbols
             .split(['(', ')', ' '])
@@ -355,7 +354,7 @@ fn no_file_needs_more_than_glibc_2_28() {
             .filter_map(|line| line.trim().strip_prefix("NEEDED"));
         for library in needed.map(str::trim) {
             assert!(
-                NEEDED.contains(&library),
+                NEEDED.contains(&library) || library == loader,
                 "{} needs {library}",
                 file.display()
             );
@@ -364,7 +363,7 @@ fn no_file_needs_more_than_glibc_2_28() {
 }
 
 /// Names with versions that a library exports.
-fn exported(library: &Path) -> BTreeSet<String> {
+pub(crate) fn exported(library: &Path) -> BTreeSet<String> {
     let listed = said(
         Command::new("nm")
             .args(["-D", "--defined-only"])
@@ -382,7 +381,7 @@ fn exported(library: &Path) -> BTreeSet<String> {
 /// Versions of symbols are what another linker may do otherwise.
 #[test]
 fn packaged_libraries_export_what_a_build_for_this_machine_exports() {
-    let (_folder, files) = unpacked();
+    let (_folder, files) = unpacked(&Packages::made(), "x86_64");
     let here = programs::Rockery::built();
     for (name, built) in [
         ("libibverbs.so.1", "libibverbs.so"),
@@ -402,10 +401,11 @@ fn packaged_libraries_export_what_a_build_for_this_machine_exports() {
     }
 }
 
-/// The same files at another time, in another folder and by another user's settings.
+/// The same files at another time, in another folder and by another user's settings; and packages for both
+/// processors in one folder, as a release has them.
 #[test]
 fn packages_are_made_again_byte_for_byte() {
-    let packages = Packages::made();
+    let (packages, for_arm) = (Packages::made(), Packages::made_for_arm());
     let other = TempDir::new().expect("a temporary folder");
     let script = programs::workspace().join("packaging/package.py");
     let script = script.canonicalize().expect("our own script");
@@ -413,21 +413,27 @@ fn packages_are_made_again_byte_for_byte() {
     again
         .args(["-c", "umask 077 && exec \"$@\"", "sh"])
         .arg(script)
-        .arg(Packages::built());
+        .arg(other.path().join("out"))
+        .args([Packages::built(), Packages::built_for_arm()]);
     said(
         again
-            .arg(other.path().join("out"))
             .current_dir(other.path())
+            .env("DIST_PROFILE", Packages::profile())
             .env("TZ", "Asia/Tokyo"),
     );
-    let sums =
-        |folder: &Path| fs::read_to_string(folder.join("SHA256SUMS")).expect("the checksums");
-    assert_eq!(sums(packages.folder()), sums(&other.path().join("out")));
-    said(
-        Command::new("sha256sum")
-            .args(["-c", "--strict", "SHA256SUMS"])
-            .current_dir(packages.folder()),
-    );
+    let sums = |folder: &Path| -> BTreeSet<String> {
+        let text = fs::read_to_string(folder.join("SHA256SUMS")).expect("the checksums");
+        text.lines().map(str::to_owned).collect()
+    };
+    let each = &sums(packages.folder()) | &sums(for_arm.folder());
+    assert_eq!(each, sums(&other.path().join("out")));
+    for folder in [packages.folder(), for_arm.folder()] {
+        said(
+            Command::new("sha256sum")
+                .args(["-c", "--strict", "SHA256SUMS"])
+                .current_dir(folder),
+        );
+    }
 }
 
 #[test]

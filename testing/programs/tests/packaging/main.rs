@@ -1,5 +1,6 @@
 //! How rockery gets to users: packages, other distributions, containers, Kubernetes and Python.
 
+mod arm;
 mod bundled;
 mod containers;
 mod device_plugin;
