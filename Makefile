@@ -75,8 +75,8 @@ nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten 
 	ROCKERY_TEST_DEREGISTRATIONS=100000 $(CARGO) test --release -p rockery-host --test it deregistration
 	ROCKERY_TEST_SCRIBBLERS=1000 $(CARGO) test --release -p rockery-host --test it scribbles
 	ROCKERY_TEST_PROCESSES=10000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test device same_host::
-	ROCKERY_TEST_SIZES=all scripts/as-root.sh $(CARGO) test -p rockery-programs --test device perftest::every_program_and perftest::options_go_with
-	ROCKERY_TEST_PINGS=100000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test connections places::rping_ten_thousand places::cmtime_connects
+	ROCKERY_TEST_SIZES=all scripts/as-root.sh $(CARGO) test -p rockery-programs --test device -- perftest::every_program_and perftest::options_go_with
+	ROCKERY_TEST_PINGS=100000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test connections -- places::rping_ten_thousand places::cmtime_connects
 	ROCKERY_TEST_CONNECTING=600 scripts/as-root.sh $(CARGO) test -p rockery-programs --test connections life::ten_thousand
 	ROCKERY_TEST_CRASHES=1000 $(CARGO) test --release -p rockery-programs --test storage crash::
 	ROCKERY_TEST_FAULTS=20 scripts/as-root.sh $(CARGO) test -p rockery-programs --test storage faults::
@@ -90,7 +90,7 @@ nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten 
 			scripts/as-root.sh $(CARGO) test -p rockery-programs --test packaging distributions:: || exit 1; \
 	done
 	DIST_PROFILE=release ROCKERY_TEST_DISTRIBUTIONS="debian-11 debian-12 debian-13" \
-		scripts/as-root.sh $(CARGO) test -p rockery-programs --test packaging dist::
+		scripts/as-root.sh $(CARGO) test -p rockery-programs --test packaging -- dist:: arm::
 	scripts/as-root.sh python3 -B testing/applications
 	cd testing/fuzz && FUZZ_SECONDS=$${FUZZ_SECONDS:-300} $(CARGO) test --release
 	$(CARGO) run --quiet --release -p rockery-programs --bin soak -- 3600
