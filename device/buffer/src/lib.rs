@@ -281,6 +281,10 @@ mod tests {
         let (before, behind) = (&buffer[..ALIGNMENT + 10], &buffer[2 * ALIGNMENT + 10..]);
         assert!(before.iter().chain(behind).all(|byte| *byte == 1));
         assert!(!buffer.is_referred());
+        // The kernel's pages may be longer.
+        buffer.refer(0..ALIGNMENT);
+        assert!(buffer.renew(0..ALIGNMENT) && !buffer.is_referred());
+        assert!(buffer[2 * ALIGNMENT + 10..].iter().all(|byte| *byte == 1));
         buffer.refer(0..LENGTH);
         assert!(buffer.shared_registration(|| Some(1_u32)).is_some());
         assert!(

@@ -5,6 +5,7 @@
 //! file is never reused, and its pages are freed with the piece.
 
 use os::memory_file;
+use os::page::page_size;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
@@ -56,10 +57,11 @@ fn make() -> io::Result<Arena> {
 }
 
 impl Piece {
-    /// Maps this many bytes, a whole number of pages; `None` if the file cannot grow.
+    /// Maps this many bytes, which take whole pages of the kernel in the file; `None` if it cannot grow.
     pub(super) fn take(length: usize) -> Option<Self> {
         let arena = arena()?;
         let fd = arena.file.as_raw_fd();
+        let length = length.checked_next_multiple_of(usize::try_from(page_size()).ok()?)?;
         let mut end = arena.end.lock().unwrap_or_else(PoisonError::into_inner);
         let offset = *end;
         let behind = offset.checked_add(libc::off_t::try_from(length).ok()?)?;
@@ -181,11 +183,12 @@ mod tests {
         let taken = [
             Piece::take(8192).unwrap(),
             Piece::take(4096).unwrap(),
+            Piece::take(4096).unwrap(),
             halves(),
             halves(),
             halves(),
         ];
-        for (piece, length) in taken.iter().zip([8192, 4096, HALF, HALF, HALF]) {
+        for (piece, length) in taken.iter().zip([8192, 4096, 4096, HALF, HALF, HALF]) {
             // SAFETY: the piece's own bytes.
             let bytes = unsafe { std::slice::from_raw_parts_mut(piece.start().as_ptr(), length) };
             assert!(bytes.iter().all(|byte| *byte == 0));

@@ -33,7 +33,7 @@ mod tests {
 
     fn resident() -> usize {
         let status = std::fs::read_to_string("/proc/self/statm").unwrap();
-        4096 * status.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
+        os::page::page_size() as usize * status.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
     }
 
     /// A buffer at the end of the heap keeps glibc from giving back those before it.

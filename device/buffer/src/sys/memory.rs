@@ -1,5 +1,6 @@
 //! Zeroed memory at a fixed address: on the heap, or a mapping.
 
+use os::page::page_size;
 use std::alloc::{self, Layout};
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
@@ -87,21 +88,16 @@ impl Memory {
     /// Replaces the pages that a range touches by new ones. Bytes outside the range keep their contents,
     /// those within it are unspecified afterwards. `false`, without effect, where the kernel refuses that.
     pub(crate) fn replace_pages(&mut self, range: &Range<usize>) -> bool {
-        let (first, end) = (
-            range.start / ALIGNMENT * ALIGNMENT,
-            range.end.next_multiple_of(ALIGNMENT),
-        );
+        let page = usize::try_from(page_size()).unwrap_or(ALIGNMENT);
+        let Range { start: first, end } = kernel_pages(range, page);
         if self.referred().is_none() || first >= end || end > self.length {
             return false;
         }
         // The bytes of the first and the last page that are not in the range.
-        let (mut before, mut behind) = ([0; ALIGNMENT], [0; ALIGNMENT]);
         let (before, behind) = (
-            &mut before[..range.start - first],
-            &mut behind[..end - range.end],
+            self[first..range.start].to_vec(),
+            self[range.end..end].to_vec(),
         );
-        before.copy_from_slice(&self[first..range.start]);
-        behind.copy_from_slice(&self[range.end..end]);
         // SAFETY: whole pages of a private mapping that this owns, and that nothing borrows. They are zeroed
         // bytes afterwards.
         if unsafe {
@@ -114,8 +110,8 @@ impl Memory {
         {
             return false;
         }
-        self[first..range.start].copy_from_slice(before);
-        self[range.end..end].copy_from_slice(behind);
+        self[first..range.start].copy_from_slice(&before);
+        self[range.end..end].copy_from_slice(&behind);
         if let Some(referred) = self.piece.as_mut().and_then(|piece| piece.referred_mut()) {
             referred.remove(&(first / ALIGNMENT..end / ALIGNMENT));
         }
@@ -126,6 +122,13 @@ impl Memory {
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }
+}
+
+/// The pages of the kernel, each of `page` bytes, that a range touches. They may be longer than ours, and the
+/// kernel gives back whole ones.
+fn kernel_pages(range: &Range<usize>, page: usize) -> Range<usize> {
+    let page = page.max(ALIGNMENT);
+    range.start / page * page..range.end.next_multiple_of(page)
 }
 
 fn layout(length: usize) -> Layout {
@@ -156,5 +159,20 @@ impl Drop for Memory {
             // SAFETY: allocated with this layout, in `zeroed`, and this had the only reference.
             unsafe { alloc::dealloc(self.start.as_ptr(), layout(self.length)) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_pages_of_the_kernel_are_given_back() {
+        let range = ALIGNMENT + 10..2 * ALIGNMENT;
+        assert_eq!(kernel_pages(&range, ALIGNMENT), ALIGNMENT..2 * ALIGNMENT);
+        for page in [16 << 10, 64 << 10] {
+            assert_eq!(kernel_pages(&range, page), 0..page);
+        }
+        assert_eq!(kernel_pages(&(65_535..65_537), 64 << 10), 0..2 * (64 << 10));
     }
 }
