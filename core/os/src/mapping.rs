@@ -102,22 +102,24 @@ impl Drop for Mapping {
 mod tests {
     use super::*;
     use crate::memory_file;
+    use crate::page::page_size;
     use std::os::fd::AsRawFd;
 
     #[test]
     fn mappings_of_one_file_show_the_same_bytes_and_private_ones_zeros() {
-        let file = memory_file::sealable(c"test", 2 * 4096).unwrap();
+        let page = usize::try_from(page_size()).unwrap();
+        let file = memory_file::sealable(c"test", 2 * page_size()).unwrap();
         let fd = file.as_raw_fd();
-        let whole = Mapping::shared(fd, 0, 2 * 4096, READ_WRITE).unwrap();
-        let second = Mapping::shared(fd, 4096, 4096, READ).unwrap();
-        let alone = Mapping::private(4096).unwrap();
+        let whole = Mapping::shared(fd, 0, 2 * page, READ_WRITE).unwrap();
+        let second = Mapping::shared(fd, page_size(), page, READ).unwrap();
+        let alone = Mapping::private(page).unwrap();
         assert_eq!(
             [whole.length(), second.length(), alone.length()],
-            [8192, 4096, 4096]
+            [2 * page, page, page]
         );
         // SAFETY: within the mappings, which one thread uses.
         unsafe {
-            whole.start().add(4096).write_volatile(7);
+            whole.start().add(page).write_volatile(7);
             assert_eq!(
                 (
                     second.start().read_volatile(),
@@ -127,11 +129,11 @@ mod tests {
             );
         }
         assert!(Mapping::private(0).is_err());
-        assert!(Mapping::shared(fd, 1, 4096, READ).is_err(), "no whole page");
-        assert!(Mapping::shared(fd, u64::MAX, 4096, READ).is_err());
+        assert!(Mapping::shared(fd, 1, page, READ).is_err(), "no whole page");
+        assert!(Mapping::shared(fd, u64::MAX, page, READ).is_err());
         let free = alone.start().as_ptr() as usize;
         drop(alone);
-        let again = Mapping::shared_near(free, fd, 0, 4096, READ).unwrap();
+        let again = Mapping::shared_near(free, fd, 0, page, READ).unwrap();
         assert_eq!(again.start().as_ptr() as usize, free);
     }
 }
