@@ -87,7 +87,7 @@ pub struct ClassMap {
 /// Treatment of a packet on arrival: its class, and rewritten header fields.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Treatment {
-    /// Its traffic class.
+    /// Traffic class of the priority group's packets.
     pub class: u8,
     /// The DSCP that it leaves with, if it is to be rewritten.
     pub dscp: Option<u8>,

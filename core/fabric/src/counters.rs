@@ -15,7 +15,7 @@ pub enum Drop {
     Early,
     /// The PFC watchdog found the queue in a storm.
     Storm,
-    /// Its hop limit ran out: routes have a loop.
+    /// The packet's hop limit reached 0: routes have a loop.
     HopLimit,
     /// The switch has no next hop for the destination.
     NoRoute,
@@ -167,9 +167,9 @@ pub struct LinkCounters {
 pub struct PortCounters {
     /// Packets that arrived at the port, and drops.
     pub ingress: IngressCounters,
-    /// Its queues, by class.
+    /// Counters of the port's queues, by class.
     pub queues: [QueueCounters; CLASSES],
-    /// Its priority groups.
+    /// Counters of the port's priority groups.
     pub groups: [GroupCounters; CLASSES],
     /// Counters of rare events, if any has happened.
     pub incidents: Option<Box<Incidents>>,

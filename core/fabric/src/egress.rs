@@ -555,7 +555,7 @@ impl Egress {
         }
     }
 
-    /// Those of `eligible` whose shaper has no tokens yet.
+    /// Queues of `eligible` whose shaper has no tokens yet.
     fn shaped_back(&self, eligible: u8, now: Time) -> u8 {
         let shaped = (0..CLASSES).filter(|class| (eligible & self.shaped) >> class & 1 == 1);
         shaped

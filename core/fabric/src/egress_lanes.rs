@@ -15,7 +15,7 @@ impl Egress {
         (self.has_lanes, self.shaped) = (true, u8::MAX);
     }
 
-    /// Whether its queues are virtual lanes.
+    /// Whether the port's queues are virtual lanes.
     #[inline]
     pub const fn has_lanes(&self) -> bool {
         self.has_lanes

@@ -40,7 +40,7 @@ impl PacketKind {
         Self(operation & 31 | flag)
     }
 
-    /// Whether it may take another path than the packets before it.
+    /// Whether a packet may take another path than the packets before it.
     #[inline]
     pub const fn is_sprayable(self) -> bool {
         self.0 & Self::SPRAYABLE != 0
@@ -157,7 +157,7 @@ impl Packet {
         self.class
     }
 
-    /// Whether its sender takes part in ECN.
+    /// Whether the packet is ECN-capable (ECT): switches may mark it.
     pub const fn is_ecn_capable(&self) -> bool {
         self.tos & 3 != 0
     }

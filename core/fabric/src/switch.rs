@@ -60,7 +60,7 @@ struct Crossing {
 pub struct Switch {
     ports: Vec<SwitchPort>,
     profiles: Vec<Profile>,
-    /// Its own number: packets for it leave at [`Packet::exit`].
+    /// Number of this switch: packets for it leave at [`Packet::exit`].
     number: u32,
     routes: Routes,
     random: Pcg32,
@@ -144,7 +144,7 @@ impl Switch {
         };
         let egress = &mut self.ports[usize::from(out)].egress;
         if egress.is_clear(packet.class, now) {
-            // It would leave the buffer in the moment in which it enters.
+            // An idle port sends at once: the packet takes no room in the buffer.
             let end = egress.send_at_once(packet, now);
             packets.stamp(id, || egress.hop(port_number(self.number, out)));
             return wire.send(out, Frame::Packet(id), end, packets);

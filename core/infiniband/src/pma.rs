@@ -176,7 +176,7 @@ fn write_extended(data: &mut [u8], sum: impl Fn(&dyn Fn(&Counters) -> u64) -> u6
     for (_, at, counter) in EXTENDED.iter().chain(&MULTICAST) {
         put(data, *at, sum(&|counters| *counter(&mut counters.clone())));
     }
-    // What is not multicast is unicast.
+    // Unicast packets are all packets less the multicast ones.
     let sent = sum(&|one| {
         one.transmit_packets
             .saturating_sub(one.multicast_transmit_packets)

@@ -252,7 +252,7 @@ pub fn call(file: RawFd, command: u32, argument: &mut [u8]) -> io::Result<()> {
 /// Bytes of a record that goes through the socket. A longer one is in a file in memory, whose descriptor goes
 /// with the first bytes of the record.
 const RECORD_IN_SOCKET_MAX: usize = 128 << 10;
-/// So many bytes of it; every record has a longer header.
+/// Length of the mark in bytes; every record has a longer header.
 const MARK_BYTES: usize = 16;
 /// Bytes of a record at most.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
@@ -302,9 +302,9 @@ fn read_whole(file: &File) -> io::Result<Vec<u8>> {
 
 /// The next record of a socket, which stays in the queue.
 pub enum Next {
-    /// It is in the socket, with so many bytes.
+    /// The record is in the socket, with so many bytes.
     InSocket(usize),
-    /// It is in a file.
+    /// The record is in a file.
     InFile(File, usize),
 }
 

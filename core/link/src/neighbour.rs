@@ -69,7 +69,7 @@ pub fn solicit(ends: Ends) {
 
 /// Why netlink has no answer.
 enum Failure {
-    /// There is no route, with the error number.
+    /// The kernel has no route to the address; its error number.
     NoRoute(i32),
     /// The request is not permitted or not implemented.
     Refused,

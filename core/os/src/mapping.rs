@@ -80,12 +80,12 @@ impl Mapping {
         Ok(Self { start, length })
     }
 
-    /// Its first byte.
+    /// Address of the first byte of the mapping.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Its length in bytes.
+    /// Length of the mapping in bytes.
     pub fn length(&self) -> usize {
         self.length
     }

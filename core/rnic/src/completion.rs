@@ -71,7 +71,7 @@ pub enum CompletionKind {
 /// Data that a receive completion carries besides the received bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Extra {
-    /// Neither immediate data nor an invalidated key.
+    /// The completion has neither immediate data nor an invalidated key.
     #[default]
     None,
     /// Immediate data, big-endian as on the wire.

@@ -15,7 +15,7 @@ use wire::{Qpn, Rkey};
 pub struct RegionGrant {
     /// Remote key of the region or window.
     pub rkey: Rkey,
-    /// Its protection domain.
+    /// Protection domain of the region.
     pub pd: Pd,
     /// Address of its first byte in local memory.
     pub start: u64,

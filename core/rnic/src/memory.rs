@@ -9,7 +9,7 @@ use alloc::vec;
 /// A contiguous range of application memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// Its first address, as the application sees it.
+    /// First address of the memory, as the application sees it.
     pub address: u64,
     /// Length in bytes.
     pub length: u32,

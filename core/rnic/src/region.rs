@@ -86,7 +86,7 @@ struct Entry {
     iova: u64,
     access: Access,
     kind: Kind,
-    /// Whether it is a null region, without memory.
+    /// Whether the region is a null region, which has no memory.
     is_null: bool,
 }
 

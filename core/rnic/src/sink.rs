@@ -91,7 +91,7 @@ pub enum Streamed {
 /// A request that begins now, for the driver's statistics.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamedRequest {
-    /// Its kind; an atomic counts as a WRITE.
+    /// Kind of the operation; an atomic counts as a WRITE.
     pub kind: Streamed,
     /// Length of its payload.
     pub length: u32,
@@ -113,7 +113,7 @@ pub enum Execution {
 /// What the driver's statistics say about a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Advice {
-    /// Its fastest way.
+    /// The fastest way in which the request can be executed.
     pub execution: Execution,
     /// Whether requests like it are executed faster by one [`DirectWork::Run`] than one by one.
     pub in_runs: bool,
@@ -130,7 +130,7 @@ impl Advice {
 /// What was decided about a request, for the driver's statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// It begins to go through the channel.
+    /// The request begins to go through the channel.
     ByChannel {
         /// Whether earlier requests are not answered yet.
         follows: bool,

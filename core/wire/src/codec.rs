@@ -63,7 +63,7 @@ pub enum ParseError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum EncodeError {
     /// The service does not support the operation, or the operation not the tail.
-    #[error("no opcode says this message on this service")]
+    #[error("the transport service has no opcode for this operation")]
     Opcode,
     /// A header that the opcode requires is absent, or one that it does not have is present.
     #[error("{} is absent where the opcode has it, or present where it has not", .0.name())]

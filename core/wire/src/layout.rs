@@ -114,7 +114,7 @@ macro_rules! layouts {
                 Some((Self::parse(first), rest))
             }
 
-            /// Its bytes, reserved ones clear.
+            /// The bytes of the structure, reserved ones 0.
             #[inline]
             pub fn to_bytes(&self) -> [u8; $size] {
                 let mut bytes = [0; $size];

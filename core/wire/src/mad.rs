@@ -38,7 +38,7 @@ pub struct MadHeader {
     pub class_specific: u16,
     /// Chosen by the requester, repeated in the answer.
     pub transaction: u64,
-    /// Which message of the class this is.
+    /// Attribute ID: which message of the class this is.
     pub attribute: u16,
     /// Modifies the attribute: in a REQ, REP and SIDR_REP the options of enhanced connection establishment.
     pub modifier: u32,

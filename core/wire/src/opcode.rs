@@ -115,7 +115,7 @@ pub enum HeaderKind {
 }
 
 impl HeaderKind {
-    /// Its size in bytes.
+    /// Size of the header in bytes.
     pub const fn size(self) -> usize {
         match self {
             Self::Deth => ext::DETH_SIZE,
@@ -130,7 +130,7 @@ impl HeaderKind {
         }
     }
 
-    /// Its name in the specification.
+    /// Name of the header in the specification.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Deth => "DETH",

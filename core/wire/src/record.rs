@@ -64,9 +64,9 @@ pub enum Call {
         operation: Verb,
         /// Bytes of payload.
         bytes: u32,
-        /// Of its queue pair.
+        /// Transport of the queue pair.
         transport: Transport,
-        /// Whether it is signaled: it generates a completion.
+        /// Whether the request is signaled: it generates a completion.
         signaled: bool,
     },
     /// A receive request was posted.
@@ -107,11 +107,16 @@ pub enum RecordError {
     /// An unsupported version.
     #[error("a record of another version: this program reads version 1")]
     Version,
-    /// A field is missing or something else.
-    #[error("{0} is missing, or is something else")]
-    Field(&'static str),
+    /// A field is missing, or has another form.
+    #[error("field {place} has to be {wanted}")]
+    Field {
+        /// Its place on the line, counted from 1.
+        place: u8,
+        /// What it has to be.
+        wanted: &'static str,
+    },
     /// More fields than version 1 has.
-    #[error("there is more on the line than version 1 has")]
+    #[error("the line has more fields than version 1 has for this call")]
     More,
 }
 
@@ -183,30 +188,35 @@ impl Line {
     /// The field that is wrong.
     pub fn parse(line: &str) -> Result<Self, RecordError> {
         let mut fields = line.split(' ');
-        let wrong = RecordError::Field;
-        let at_ns = number(fields.next()).ok_or(wrong("the time"))?;
-        let process = number(fields.next()).ok_or(wrong("the process"))?;
+        let wrong = |place, wanted| RecordError::Field { place, wanted };
+        let bytes = "a number of bytes";
+        let operation = "write, send, read, atomic or local";
+        let completed = "write, send, read, atomic, receive or local";
+        let at_ns = number(fields.next()).ok_or(wrong(1, "the time in nanoseconds"))?;
+        let process = number(fields.next()).ok_or(wrong(2, "the number of a process"))?;
         let qpn = number(fields.next())
             .filter(|qpn| *qpn < 1 << 24)
-            .ok_or(wrong("the queue pair"))?;
+            .ok_or(wrong(3, "the number of a queue pair, below 2^24"))?;
         let call = match fields.next() {
             Some("post") => Call::Post {
                 operation: named(&OPERATIONS, fields.next())
                     .filter(|operation| *operation != Verb::Receive)
-                    .ok_or(wrong("the operation"))?,
-                bytes: number(fields.next()).ok_or(wrong("the number of bytes"))?,
-                transport: named(&TRANSPORTS, fields.next()).ok_or(wrong("the transport"))?,
-                signaled: named(&SIGNALS, fields.next()).ok_or(wrong("signaled or unsignaled"))?,
+                    .ok_or(wrong(5, operation))?,
+                bytes: number(fields.next()).ok_or(wrong(6, bytes))?,
+                transport: named(&TRANSPORTS, fields.next())
+                    .ok_or(wrong(7, "rc, uc, ud or xrc"))?,
+                signaled: named(&SIGNALS, fields.next())
+                    .ok_or(wrong(8, "signaled or unsignaled"))?,
             },
             Some("receive") => Call::Receive {
-                bytes: number(fields.next()).ok_or(wrong("the number of bytes"))?,
+                bytes: number(fields.next()).ok_or(wrong(5, bytes))?,
             },
             Some("done") => Call::Done {
-                operation: named(&OPERATIONS, fields.next()).ok_or(wrong("the operation"))?,
-                bytes: number(fields.next()).ok_or(wrong("the number of bytes"))?,
-                status: number(fields.next()).ok_or(wrong("the status"))?,
+                operation: named(&OPERATIONS, fields.next()).ok_or(wrong(5, completed))?,
+                bytes: number(fields.next()).ok_or(wrong(6, bytes))?,
+                status: number(fields.next()).ok_or(wrong(7, "the number of a status"))?,
             },
-            _ => return Err(wrong("the call")),
+            _ => return Err(wrong(4, "post, receive or done")),
         };
         if fields.next().is_some() {
             return Err(RecordError::More);

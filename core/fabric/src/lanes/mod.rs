@@ -69,7 +69,7 @@ pub struct PortLanes {
 /// From service levels to lanes (IBTA 7.6).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LaneMap {
-    /// The same for all ports.
+    /// One table for all ports of the switch.
     Uniform([u8; SERVICE_LEVELS]),
     /// By the port of arrival and then by the one that the packet leaves by; there are so many ports.
     ByPorts(u16, Vec<[u8; SERVICE_LEVELS]>),

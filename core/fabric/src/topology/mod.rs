@@ -109,7 +109,7 @@ pub struct Extra {
 }
 
 impl Extra {
-    /// The same delay for all packets.
+    /// A delay of `base` for packets of all sizes.
     pub const fn of(base: Span) -> Self {
         Self {
             base,
@@ -137,7 +137,7 @@ pub struct Topology {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LinkError {
     /// One of the nodes was not added.
-    #[error("there is no such node")]
+    #[error("a link ends at a node that was not added")]
     NoSuchNode,
     /// The host's only port is in use.
     #[error("host {0} is connected already: a host has one port")]

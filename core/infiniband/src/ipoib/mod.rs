@@ -78,7 +78,7 @@ pub enum Parcel<P> {
     OfHost(P),
     /// A packet of the interface itself, behind the encapsulation header.
     Own {
-        /// What it is: one of [`ether_type`].
+        /// The packet's protocol: one of [`ether_type`].
         ether_type: u16,
         /// ARP, or an IPv6 packet.
         body: Vec<u8>,
@@ -116,9 +116,9 @@ pub enum Failure {
 pub enum Action<P> {
     /// Send a datagram.
     Send {
-        /// How it is addressed.
+        /// Address handle to the receiver.
         to: AddressHandle,
-        /// What it carries.
+        /// What the datagram contains.
         parcel: Parcel<P>,
     },
     /// Send a request to the manager.
@@ -127,7 +127,7 @@ pub enum Action<P> {
     Neighbour {
         /// The address of the neighbour.
         address: IpAddr,
-        /// How its packets are addressed.
+        /// Address handle for packets to the neighbour; `None` takes the earlier one back.
         handle: Option<AddressHandle>,
     },
     /// The link is there with these properties, or is gone.
@@ -155,11 +155,11 @@ pub struct Datagram<'a> {
 /// What becomes of a datagram that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is an IP packet for the host.
+    /// The datagram has an IP packet for the host.
     ForHost,
-    /// It was for the interface itself.
+    /// The interface itself has processed the datagram.
     Taken,
-    /// It has a wrong key, or is for another queue pair or group.
+    /// The datagram has a wrong Q_Key, or is for another queue pair or group.
     Refused,
 }
 

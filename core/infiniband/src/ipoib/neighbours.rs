@@ -26,13 +26,13 @@ const REMEMBERED: Span = Span(600_000_000_000_000);
 /// What is known about a neighbour's address (RFC 4861, 7.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// It is being asked for.
+    /// The neighbour's address is requested.
     Incomplete,
-    /// It was confirmed not long ago.
+    /// The neighbour's address was confirmed not long ago.
     Reachable,
-    /// It may be used, and is then confirmed.
+    /// The next packet to the neighbour starts a confirmation of its address.
     Stale,
-    /// It is used while it is being confirmed.
+    /// The neighbour's address is used while a confirmation is under way.
     Probe,
 }
 

@@ -171,7 +171,7 @@ impl Mad {
         self.put_u64(8, transaction);
     }
 
-    /// Which attribute this is about.
+    /// Attribute ID of the datagram.
     pub fn attribute(&self) -> u16 {
         self.u16(16)
     }
@@ -191,7 +191,7 @@ impl Mad {
         &self.0[DATA_AT..DATA_AT + SMP_DATA_BYTES]
     }
 
-    /// The same, to be written.
+    /// The attribute's data, to be written.
     pub fn data_mut(&mut self) -> &mut [u8] {
         &mut self.0[DATA_AT..DATA_AT + SMP_DATA_BYTES]
     }

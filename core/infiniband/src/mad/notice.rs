@@ -19,7 +19,7 @@ pub enum TrapNumber {
 /// A notice that a node sends to its manager.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notice {
-    /// Which trap this is.
+    /// Number of the trap.
     pub number: TrapNumber,
     /// The kind of node that sends it: 1 channel adapter, 2 switch.
     pub producer: u8,

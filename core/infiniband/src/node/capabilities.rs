@@ -18,7 +18,7 @@ impl Capabilities {
     const CLIENT_REREGISTRATION: u32 = 1 << 25;
     const LOCAL_CHANGES: u32 = 1 << 26;
 
-    /// Those of a channel adapter's port.
+    /// Capabilities of a channel adapter's port.
     pub const ADAPTER: Self = Self(
         Self::NOTICE
             | Self::TRAP
@@ -31,7 +31,7 @@ impl Capabilities {
             | Self::LOCAL_CHANGES,
     );
 
-    /// Those of a switch's port 0.
+    /// Capabilities of a switch's port 0.
     pub const SWITCH: Self = Self(
         Self::NOTICE
             | Self::TRAP

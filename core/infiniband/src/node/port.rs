@@ -11,7 +11,7 @@ pub const ARBITRATION_ENTRIES: usize = 64;
 /// The state of a port's link (IBTA 7.2.7).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PortState {
-    /// There is no link.
+    /// The port has no link.
     Down = 1,
     /// Subnet management packets pass alone.
     Initialize = 2,

@@ -31,7 +31,7 @@ pub struct SwitchTables {
     pub default_port: u8,
     /// The port for multicast packets of groups without an entry, from other ports than that one.
     pub multicast_primary: u8,
-    /// The same, for packets that come from that one.
+    /// The port for multicast packets of groups without an entry that come from the primary port.
     pub multicast_not_primary: u8,
     /// The highest multicast LID in use.
     pub multicast_top: u16,

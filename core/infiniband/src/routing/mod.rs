@@ -131,7 +131,7 @@ pub enum NotRouted {
         /// The two switches, as nodes.
         switches: [usize; 2],
     },
-    /// There are more nodes than LIDs.
+    /// The subnet has more nodes than there are LIDs.
     TooManyNodes,
 }
 

@@ -43,7 +43,7 @@ struct Link {
     busy: [Time; 2],
 }
 
-/// What comes out of the subnet at a host.
+/// A packet that a host of the subnet receives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
     /// A packet for the programs of a host.
@@ -67,7 +67,7 @@ pub enum Output {
 pub struct Subnet {
     nodes: Vec<Node>,
     links: Vec<Link>,
-    /// Which link is at a port, and which of its ends.
+    /// The cable at each port, and which of the cable's ends the port is.
     cables: BTreeMap<End, (usize, usize)>,
     queue: Queue,
     now: Time,

@@ -252,7 +252,7 @@ impl Sleeper {
 
 /// The other process has written values that are not valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a record in shared memory is not as it has to be")]
+#[error("the peer process wrote an invalid record into the shared ring")]
 pub struct Broken;
 
 /// A record that the reader has found.
@@ -295,7 +295,7 @@ impl Record {
 #[derive(Clone, Copy, Debug)]
 pub struct Body {
     payload: u64,
-    /// Its length in bytes.
+    /// Length of the ring's memory in bytes.
     pub length: u32,
     /// End position of the record, for [`Reader::give_back`].
     pub end: u64,

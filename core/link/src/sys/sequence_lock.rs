@@ -50,7 +50,7 @@ pub fn write<S: Word<u32>, W: Word<u64>>(sequence: &S, words: &[W], values: &[u6
     for (word, value) in words.iter().zip(values) {
         word.store(*value, Ordering::Relaxed);
     }
-    // Who sees the even number also sees all of the words.
+    // Release: a reader that loads the even number also loads the words written before it.
     sequence.store(number.wrapping_add(2), Ordering::Release);
 }
 

@@ -293,7 +293,7 @@ impl Cm {
             return;
         };
         self.connections.name(id, req.request_id);
-        // There is no room for a vendor in a SIDR_REQ (IBTA A18).
+        // SIDR_REQ has no field for a vendor ID (IBTA A18).
         let ece = Ece {
             vendor_id: 0,
             options: mad.modifier,

@@ -370,7 +370,7 @@ impl Connections {
     pub(super) fn check_indices(&self) -> Result<(), &'static str> {
         let names = |id: &CommId| self.by_id.contains_key(id);
         if !self.by_remote.values().all(names) || !self.by_request.values().all(names) {
-            return Err("a peer's name leads nowhere");
+            return Err("an index has a communication ID that no connection has");
         }
         for ((peer, qpn), id) in &self.by_remote_qpn {
             let held = self.by_id.get(id).is_some_and(|it| {
@@ -386,16 +386,18 @@ impl Connections {
                 .is_some_and(|it| it.deadline == Some(*deadline))
         };
         if !self.timers.iter().all(timed) {
-            return Err("a timer of nobody");
+            return Err("a timer has a communication ID that no connection has");
         }
         for connection in self.by_id.values() {
             if (connection.state.repeats() || connection.state.lingers())
                 != connection.deadline.is_some()
             {
-                return Err("a timer runs where none should, or the other way about");
+                return Err(
+                    "a connection has a timer in a state without one, or none in a state with one",
+                );
             }
             if !connection.owned && connection.state == CmState::Idle {
-                return Err("nobody wants it, and it is over");
+                return Err("an idle connection without an owner was not removed");
             }
         }
         Ok(())

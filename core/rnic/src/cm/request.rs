@@ -317,19 +317,19 @@ impl CmEvent {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CmError {
     /// No such connection or listener, or it was released.
-    #[error("no such connection")]
+    #[error("the handle names no connection or listener: it was released")]
     NoSuchConnection,
     /// The connection's state does not allow it.
-    #[error("the connection's state does not allow this: {0:?}")]
+    #[error("the connection does not allow this call in state {0:?}")]
     WrongState(super::CmState),
     /// Connections, listeners or communication IDs are used up.
-    #[error("there are no more {0}")]
+    #[error("the device has no more {0}")]
     Exhausted(&'static str),
     /// Another listener takes the same requests.
-    #[error("another listener has the service")]
+    #[error("another listener of this device has the same service ID")]
     InUse,
     /// The path's source is not a local address.
-    #[error("the source is none of our addresses")]
+    #[error("the source of the path is no address of this device")]
     NotLocal,
     /// A service or transport that has no connections.
     #[error("not supported: {0}")]

@@ -24,7 +24,7 @@ use wire::{Packet, Qpn};
 pub enum Depth {
     /// The device itself.
     Device,
-    /// Its lists and tables.
+    /// Lists and tables of the device.
     Tables,
     /// The entries of the tables.
     Entries,

@@ -73,7 +73,7 @@ struct Waiting {
     payload: Box<[u8]>,
     /// Number of PSNs of the request; 0 for a repeated READ.
     packets: u32,
-    /// Whether its queue belongs to another device.
+    /// Whether the send queue belongs to another device.
     is_foreign: bool,
     origin: Origin,
 }

@@ -60,7 +60,7 @@ impl Qp {
         self.responder.proxy_for().is_some()
     }
 
-    /// Whether it is the proxy of this connection.
+    /// Whether this queue pair is the proxy of the request's connection.
     pub(crate) fn is_proxy_of(&self, forwarded: &ForwardedRequest, channel: u16) -> bool {
         let connection = forwarded.connection & CONNECTION_MASK;
         self.responder.proxy_for() == Some(connection) && self.common.path.channel == channel

@@ -56,7 +56,7 @@ const IP_PREFIX: u64 = 0x0000_0000_0100_0000;
 const IP_PREFIX_MASK: u64 = !0x00ff_ffff;
 
 impl PortSpace {
-    /// All of them.
+    /// All port spaces.
     pub const ALL: [Self; 4] = [Self::Ipoib, Self::Tcp, Self::Udp, Self::Ib];
 
     /// The value of `enum rdma_port_space`.

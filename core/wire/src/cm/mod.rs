@@ -58,7 +58,7 @@ macro_rules! messages {
                 }
             }
 
-            /// Which attribute of the class it is.
+            /// Attribute ID of the message in its class.
             pub const fn attribute(&self) -> u16 {
                 match self {
                     $(Self::$name(_) => $attribute,)+

@@ -9,7 +9,7 @@ layouts! {
     Head[8] {
         /// The authentication type: [`COMMON`] or [`DHCHAP`].
         class: u8 = 0;
-        /// Which: see [`message`].
+        /// Message ID: see [`message`].
         id: u8 = 1;
         /// Transaction identifier (T_ID), chosen by the host.
         transaction: u16 = 4;

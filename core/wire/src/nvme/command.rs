@@ -43,11 +43,11 @@ layouts! {
 /// Whether a command and its neighbour are one operation (Base 3.4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fuse {
-    /// It is not fused.
+    /// The command is not fused.
     No,
-    /// It is the first of two.
+    /// First command of a fused pair.
     First,
-    /// It is the second of two.
+    /// Second command of a fused pair.
     Second,
     /// The reserved value.
     Reserved,

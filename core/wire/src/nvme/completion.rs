@@ -33,7 +33,7 @@ impl Completion {
         }
     }
 
-    /// How it went.
+    /// The status field.
     #[inline]
     pub const fn status(&self) -> Status {
         Status(self.status_and_phase >> 1)

@@ -69,7 +69,7 @@ pub mod kind {
 
 /// Flags of an entry.
 pub mod flag {
-    /// The same log page is there over other ports of the subsystem.
+    /// Other ports of the subsystem return the same log page.
     pub const DUPLICATE: u16 = 1;
     /// The discovery service keeps connections and sends events.
     pub const EXPLICIT_PERSISTENT: u16 = 1 << 1;

@@ -31,7 +31,7 @@ pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 pub struct Connect {
     /// Record format: 0.
     pub format: u16,
-    /// Which queue: 0 is the admin queue.
+    /// Queue ID: 0 is the admin queue.
     pub queue_id: u16,
     /// Entries of the submission queue, less one.
     pub size: u16,
@@ -70,7 +70,7 @@ impl Connect {
 /// Property Get and Set (Base 6.6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Property {
-    /// Whether it has eight bytes instead of four.
+    /// Whether the property has eight bytes instead of four.
     pub wide: bool,
     /// The offset of the property.
     pub offset: u32,
@@ -121,7 +121,7 @@ pub fn fabrics(kind: opcode::Fabrics, cid: u16) -> Command {
 pub struct SecurityExchange {
     /// Security protocol (SECP): [`SECURITY_NVME`].
     pub protocol: u8,
-    /// Its two specific bytes: both 1.
+    /// SP Specific 0 and 1, both 1 for this protocol.
     pub specific: [u8; 2],
     /// Bytes that are sent, or that there is room for.
     pub length: u32,
@@ -157,7 +157,7 @@ impl SecurityExchange {
 pub struct InvalidParameter {
     /// Bytes from the start of the command or of the data.
     pub offset: u16,
-    /// Whether it is in the data.
+    /// Whether the offset is one in the data instead of the command.
     pub in_data: bool,
 }
 

@@ -64,7 +64,7 @@ layouts! {
         resume_latency: u32 = 84;
         /// How long entering a runtime power state may take.
         entry_latency: u32 = 88;
-        /// Which events it sends.
+        /// OAES: asynchronous events that the controller can send.
         events: u32 = 92;
         /// Controller attributes (CTRATT), bit by bit.
         attributes: u32 = 96;
@@ -100,7 +100,7 @@ layouts! {
         keep_alive: u16 = 320;
         /// How long a change of access may take, in seconds.
         ana_transition: u8 = 342;
-        /// Which states there can be.
+        /// ANACAP: ANA states that the controller can report.
         ana_capabilities: u8 = 343;
         /// The highest group.
         ana_group_max: u32 = 344;
@@ -124,7 +124,7 @@ layouts! {
         write_cache: u8 = 525;
         /// Blocks that are written atomically, less one.
         atomic_write: u16 = 526;
-        /// The same when power fails.
+        /// AWUPF: atomic write unit when power fails.
         atomic_write_power_fail: u16 = 528;
         /// Vendor I/O commands have the common form.
         vendor_io_commands: u8 = 530;

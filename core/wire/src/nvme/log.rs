@@ -35,7 +35,7 @@ layouts! {
         queue_id: u16 = 8;
         /// Identifier of the command (CID).
         cid: u16 = 10;
-        /// Its status and phase.
+        /// Status field and phase of the failed command.
         status_and_phase: u16 = 12;
         /// Byte and bit of the parameter that was wrong.
         location: u16 = 14;

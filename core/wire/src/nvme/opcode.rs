@@ -1,9 +1,9 @@
 //! Opcodes. The low two bits of each are the direction of data (Base 3.3.3.1).
 
-/// Which way the data of a command go.
+/// Direction of a command's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// There are none.
+    /// The command has no data.
     None,
     /// To the controller.
     FromHost,

@@ -46,7 +46,7 @@ pub enum RejectStatus {
     ReceiveSize = 4,
     /// The host's send queue is too small or too large.
     SendSize = 5,
-    /// There is no room.
+    /// The target has no resources for the connection.
     Resources = 6,
     /// The initiator depth is wrong.
     InitiatorDepth = 7,

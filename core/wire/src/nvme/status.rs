@@ -94,7 +94,7 @@ impl Status {
     /// Copy: more ranges or blocks than the namespace allows. The code means another thing to Connect.
     pub const COMMAND_SIZE_LIMIT: Self = Self(0x183);
 
-    /// The same, and trying again would end the same.
+    /// The same status with Do Not Retry.
     #[inline]
     #[must_use]
     pub const fn permanent(self) -> Self {

@@ -204,7 +204,7 @@ pub enum PduError {
     HeaderLength {
         /// The PDU type byte.
         kind: u8,
-        /// Its header's length.
+        /// HLEN: length of the header.
         length: u8,
     },
     /// Data begin where they cannot.
@@ -246,7 +246,7 @@ impl PduError {
     }
 }
 
-/// Which digests there are.
+/// Digests that PDUs of the connection have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Digests {
     /// Digests protect headers (HDGST).

@@ -61,25 +61,41 @@ fn bytes_that_are_no_record_are_errors_with_a_reason() {
     for (line, error) in [
         (
             "1 2 16777216 receive 1",
-            RecordError::Field("the queue pair"),
+            "field 3 has to be the number of a queue pair, below 2^24",
         ),
-        ("1 2 3 took 1", RecordError::Field("the call")),
+        ("1 2 3 took 1", "field 4 has to be post, receive or done"),
         (
             "1 2 3 post receive 1 rc signaled",
-            RecordError::Field("the operation"),
+            "field 5 has to be write, send, read, atomic or local",
         ),
         (
-            "1 2 3 receive 01",
-            RecordError::Field("the number of bytes"),
+            "1 2 3 post send 1 rd",
+            "field 7 has to be rc, uc, ud or xrc",
         ),
+        (
+            "1 2 3 done ack 1 0",
+            "field 5 has to be write, send, read, atomic, receive or local",
+        ),
+        (
+            "1 2 3 done send 1",
+            "field 7 has to be the number of a status",
+        ),
+        ("1 2 3 receive 01", "field 5 has to be a number of bytes"),
         (
             "1 2 3 receive 4294967296",
-            RecordError::Field("the number of bytes"),
+            "field 5 has to be a number of bytes",
         ),
-        ("1 2 3 receive 1 2", RecordError::More),
-        ("+1 2 3 receive 1", RecordError::Field("the time")),
+        (
+            "1 2 3 receive 1 2",
+            "the line has more fields than version 1 has for this call",
+        ),
+        (
+            "+1 2 3 receive 1",
+            "field 1 has to be the time in nanoseconds",
+        ),
     ] {
-        assert_eq!(Line::parse(line), Err(error), "{line}");
+        let found = Line::parse(line).expect_err(line).to_string();
+        assert_eq!(found, error, "{line}");
     }
 }
 

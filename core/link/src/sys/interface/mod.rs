@@ -25,15 +25,15 @@ pub struct Interface {
     pub name: String,
     /// Index of the interface in its network namespace.
     pub index: u32,
-    /// Its MTU in bytes.
+    /// MTU of the interface in bytes.
     pub mtu: u32,
-    /// Its MAC address; zeros where it has none.
+    /// MAC address of the interface; zeros where it has none.
     pub mac: [u8; 6],
-    /// Whether it is the loopback interface.
+    /// Whether this is the loopback interface.
     pub is_loopback: bool,
-    /// Whether it is up and running.
+    /// Whether the interface is up and running.
     pub is_up: bool,
-    /// Its addresses, in the kernel's order.
+    /// Addresses of the interface, in the kernel's order.
     pub addresses: Vec<Address>,
 }
 

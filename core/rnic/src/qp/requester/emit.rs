@@ -171,7 +171,7 @@ impl Requester {
 /// Part of a message.
 #[derive(Clone, Copy)]
 struct Extent {
-    /// Its first byte, from the beginning of the message.
+    /// Offset of the packet's first byte in the message.
     offset: u32,
     /// Number of bytes.
     length: u32,

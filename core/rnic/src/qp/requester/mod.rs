@@ -69,7 +69,7 @@ struct Unit {
     packet: u32,
     /// Number of packets. For a READ: number of response packets that are requested.
     packets: u32,
-    /// Whether it requests an acknowledgement.
+    /// Whether the packet requests an acknowledgement (AckReq).
     ack: bool,
 }
 

@@ -40,7 +40,7 @@ pub(super) enum Way {
 pub(super) enum Moment {
     /// The program posts it.
     Post,
-    /// It is the next one to be sent.
+    /// The request is the next one to be sent.
     Turn,
     /// A part of it was sent, or all of it, and it is sent again.
     Repetition,
@@ -51,7 +51,7 @@ pub(super) enum Moment {
 pub(super) struct Situation {
     pub(super) transport: Transport,
     pub(super) moment: Moment,
-    /// Whether it only reads or writes the peer's memory, on RC.
+    /// Whether the request is an RC READ or WRITE, which the requester can execute by itself.
     pub(super) is_executable: bool,
     /// Whether nothing is outstanding, it is the oldest one, and the peer is ready for it.
     pub(super) is_idle: bool,

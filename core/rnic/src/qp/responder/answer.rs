@@ -59,9 +59,9 @@ pub(super) struct Relayed {
     psn: Psn,
     packets: u32,
     sent: u32,
-    /// Whether it contains the first response of the READ.
+    /// Whether the answer contains the first response packet of the READ.
     starts: bool,
-    /// Whether it contains the last.
+    /// Whether the answer contains the last response packet of the READ.
     ends: bool,
     msn: u32,
 }
@@ -77,7 +77,7 @@ impl Answer {
         )
     }
 
-    /// Whether it is one packet without payload.
+    /// Whether the answer is one packet without payload.
     pub(super) fn is_short(&self) -> bool {
         !matches!(self, Self::Read(_) | Self::Relayed(_))
     }

@@ -111,7 +111,7 @@ impl Body<'_> {
 enum Turn {
     /// The expected PSN.
     Now,
-    /// So many PSNs after the expected one.
+    /// The request's PSN is ahead of the expected one, by this distance.
     Ahead(u32),
     /// Before the expected one: executed already.
     Duplicate,
