@@ -43,12 +43,12 @@ macro_rules! name_in_c {
 /// The layouts where what lies behind a `pthread_mutex_t` is so much further from the start of a struct than
 /// on x86-64.
 struct Layouts<const M: usize>;
-/// That of the processor of this build.
+/// How much longer `pthread_mutex_t` is on this processor than on x86-64, where it has 40 bytes.
 const M: usize = size_of::<pthread_mutex_t>() - 40;
 
 /// The layouts of all structs in the list.
 pub const LAYOUTS: &[Layout] = Layouts::<M>::ALL;
-/// The same on 64-bit ARM.
+/// Layouts on 64-bit ARM.
 pub const LAYOUTS_OF_ARM: &[Layout] = Layouts::<8>::ALL;
 
 layouts! {

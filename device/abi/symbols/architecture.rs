@@ -17,7 +17,7 @@ impl Architecture {
         Self::of(&std::env::var("TARGET").unwrap_or_default())
     }
 
-    /// That of a target of the compiler.
+    /// The architecture of a compiler's target.
     pub(crate) fn of(target: &str) -> Result<Self, String> {
         match target {
             "x86_64-unknown-linux-gnu" => Ok(Self::X86_64),

@@ -15,7 +15,7 @@ use std::path::Path;
 /// How the arguments of a system call come from those of the function.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Shape {
-    /// They are the same.
+    /// The arguments are the same.
     Plain,
     /// There are others behind them, which are 0: the high half of an offset, a peer's address and its
     /// length, a signal mask, resource usage.

@@ -6,7 +6,7 @@ use core::net::IpAddr;
 /// One call, request or completion, with what is known of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Occasion<'a> {
-    /// Where it is.
+    /// Point of the code at which rules are tried.
     pub point: Point,
     /// The device's name.
     pub device: Option<&'a str>,

@@ -31,7 +31,7 @@ pub struct Decision {
 /// A rule, as it is listed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// Its number, by which it is removed.
+    /// Number of the rule, by which it is removed.
     pub number: u32,
     /// The rule itself, to print.
     pub rule: Rule,
@@ -63,7 +63,7 @@ pub struct Interest {
 pub struct Timed {
     /// Number of the rule.
     pub rule: u32,
-    /// When it applies, since the beginning.
+    /// When the rule applies, since the beginning of the program.
     pub time: Duration,
     /// The queue pair that it is for; all of the device where there is none.
     pub queue_pair: Option<u32>,

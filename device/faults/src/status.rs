@@ -5,7 +5,7 @@ use crate::{Opcode, QpKind, RuleError};
 use abi::names::wc_status_name;
 use core::fmt;
 
-/// Which requests can complete with a status.
+/// Requests that can complete with a status.
 #[derive(Clone, Copy, Debug)]
 enum Requests {
     /// All send requests.
@@ -16,7 +16,7 @@ enum Requests {
     Acknowledged,
     /// Of those, the ones that access the peer's memory or invalidate its key.
     Remote,
-    /// Of those, the ones that use up a receive of the peer.
+    /// Of the acknowledged ones, those that use up a receive of the peer.
     Consuming,
     /// Bindings of memory windows.
     Binds,

@@ -55,7 +55,7 @@ pub fn before(call: Call, describe: impl FnOnce(&mut Subject)) -> Result<Option<
         ..Occasion::at(point)
     };
     let begun = Begun::now(call, subject.qpn, [subject.size, subject.object]);
-    // The others, the call itself asks for.
+    // Other actions are carried out by the call itself.
     let met = host::faults::decide(&occasion, Action::is_of_call)
         .map_or(Ok(()), |decision| errno_of(decision, &occasion));
     match (met, begun) {

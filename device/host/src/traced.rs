@@ -52,7 +52,7 @@ pub fn record(kind: Kind, fields: &[u64], text: &str) {
     record_at(now_ns(), kind, fields, text);
 }
 
-/// The same, at another time.
+/// Records an event that happened at another time.
 pub fn record_at(at_ns: u64, kind: Kind, fields: &[u64], text: &str) {
     let Some(file) = file() else { return };
     let generation = fork::generation();

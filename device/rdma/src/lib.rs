@@ -66,13 +66,15 @@ pub enum Error {
         private_data: Vec<u8>,
     },
     /// The peer did not answer in time.
-    #[error("no answer within {seconds} s")]
+    #[error("the peer did not answer within {seconds} s")]
     Silence {
         /// Time-out in seconds.
         seconds: u64,
     },
     /// The connection manager reported a failure.
-    #[error("connection manager event {event} (status {status})")]
+    #[error(
+        "the connection manager reports event {event} (enum rdma_cm_event_type), status {status}"
+    )]
     Event {
         /// Type of the event (`enum rdma_cm_event_type`).
         event: u32,
@@ -80,7 +82,7 @@ pub enum Error {
         status: i32,
     },
     /// The connection has ended.
-    #[error("the connection has ended")]
+    #[error("the connection has ended: the peer disconnected, or does not answer")]
     Disconnected,
     /// The queue has no room for another request.
     #[error("the queue has no room for another request")]

@@ -36,9 +36,9 @@ struct Parameters {
 /// Numbers of READs and atomics that a connection may have outstanding.
 #[derive(Clone, Copy)]
 struct Depths {
-    /// Those of the peer.
+    /// Responder resources of the peer.
     responder_resources: u8,
-    /// Those of this side.
+    /// Initiator depth of this side.
     initiator_depth: u8,
 }
 

@@ -102,7 +102,7 @@ impl Id {
         self.abi.get()
     }
 
-    /// Whether it has a queue pair.
+    /// Whether the identifier has a queue pair.
     pub(crate) fn has_qp(&self) -> bool {
         // SAFETY: calls on one identifier come one at a time.
         !unsafe { (*self.raw()).qp }.is_null()
@@ -121,7 +121,7 @@ impl Id {
         }
     }
 
-    /// Whether its port space is for datagrams.
+    /// Whether the identifier's port space is for datagrams.
     pub(crate) fn is_datagram(&self) -> bool {
         matches!(self.state().space, PortSpace::Udp | PortSpace::Ipoib)
     }

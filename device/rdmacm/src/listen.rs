@@ -39,7 +39,7 @@ pub(crate) fn listen(this: &Id, backlog: c_int) -> Result<(), Errno> {
             session.owner.listeners.insert(listener, this.entry());
             let mut state = this.state();
             state.listener = Some(listener);
-            // Its device may have been removed meanwhile.
+            // The device may have been removed since the lock was released.
             if state.step != Step::Bound {
                 return Err(Errno::INVALID);
             }

@@ -37,7 +37,7 @@ pub(crate) enum Step {
     Connected,
     /// Rejected, timed out or disconnected.
     Disconnected,
-    /// Its device was removed.
+    /// The identifier's device was removed.
     DeviceRemoved,
 }
 

@@ -35,7 +35,7 @@ impl Peer {
         self.parameters.mappings
     }
 
-    /// Whether it has a receive for one more message.
+    /// Whether the peer has a receive for one more message.
     pub(super) fn has_receive(&self) -> bool {
         self.sent != self.may_send
     }
@@ -45,7 +45,7 @@ impl Peer {
         self.sent = self.sent.wrapping_add(1);
     }
 
-    /// It may be sent messages up to this number.
+    /// Sets the number of the last message that the peer can receive.
     pub(super) fn set_credits(&mut self, may_send: u16) {
         self.may_send = may_send;
     }
@@ -55,7 +55,7 @@ impl Peer {
         range.to_memory(self.parameters.big_endian)
     }
 
-    /// Where its next grant is written: address and key.
+    /// Address and key of the memory to which the next grant is written.
     pub(super) fn grant_place(&self) -> ibv_wr_rdma {
         let Range { address, key, .. } = self.parameters.grants;
         ibv_wr_rdma {

@@ -15,9 +15,9 @@ pub struct Event<'a> {
     pub process_name: &'a str,
     /// The name of the thread.
     pub thread_name: &'a str,
-    /// What it is about.
+    /// Kind of the event.
     pub kind: Kind,
-    /// Its fields, as bytes of words.
+    /// Fields of the event, as bytes of words.
     pub(crate) fields: &'a [u8],
     /// A name or addresses, as the kind says.
     pub text: &'a str,

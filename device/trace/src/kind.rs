@@ -13,10 +13,10 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All of them.
+            /// All kinds of events.
             pub const ALL: &[Self] = &[$(Self::$kind),*];
 
-            /// Its name in JSON.
+            /// Name of the kind in JSON.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)*

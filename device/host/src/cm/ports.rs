@@ -157,7 +157,7 @@ impl<O: Owner> Connector<O> {
                 self.shared.pool.add(space, others);
                 Ok(first)
             }
-            // There may be single ones.
+            // No range of so many consecutive ports is free; single ones may be.
             Err(error) if error.raw_os_error() == Some(libc::EADDRNOTAVAIL) && count > 1 => {
                 Ok(bind(1)?)
             }

@@ -44,7 +44,7 @@ fn serve<O: Owner>(shared: &Shared<O>, watch: Option<&Watch>, agent_is_there: &m
             // Peers cannot reach this process any more; messages that are sent now time out.
             *agent_is_there = false;
             shared.requests.close();
-            // It would always be ready.
+            // A closed connection is always ready, which would wake this thread without end.
             let _ = shared.epoll.remove(session.lines.connection());
         }
         if session

@@ -128,7 +128,8 @@ fn add(text: &str) -> Result<u32, String> {
         return Err(format!("`{rule}`: {remedy}"));
     }
     let point = rule.point();
-    let number = change(|plan| plan.add(rule)).ok_or("the process has no rules")?;
+    let number = change(|plan| plan.add(rule))
+        .ok_or("the process keeps no fault rules: start it by `rockery run --fault`")?;
     if point == Point::Time {
         apply_in_time(number);
     }

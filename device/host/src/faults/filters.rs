@@ -60,7 +60,7 @@ struct Summary {
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// That of the queue pair to which this thread has posted last.
+    /// Summary of the queue pair to which this thread has posted last.
     static LAST: Cell<Summary> = const {
         Cell::new(Summary { change: 0, qpn: ANY_QPN, filter: NOTHING })
     };

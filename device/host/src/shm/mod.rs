@@ -105,7 +105,7 @@ pub(crate) enum Found {
     Channel(u16),
     /// A request was sent to the peer, which has not answered yet.
     Pending,
-    /// There is none and none was requested: packets reach the peer.
+    /// There is no channel and none was requested: packets reach the peer.
     None,
 }
 

@@ -239,7 +239,7 @@ pub enum PinError {
     #[error("the memory is not mapped, or not writable although local write access is asked for")]
     Fault,
     /// The kernel refused for another reason, such as no memory.
-    #[error("cannot bring the memory in: {0}")]
+    #[error("the kernel cannot provide the pages of the memory: {0}")]
     Kernel(#[source] io::Error),
 }
 

@@ -121,7 +121,7 @@ mod tests {
         let (info, stop) = (list().pop().unwrap(), AtomicBool::new(false));
         fork::hold_across(hold);
         std::thread::scope(|scope| {
-            // The same as a thread that opens devices does, but more often.
+            // Closes and opens as a thread that opens devices does, but more often.
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     drop(DEVICES.lock().unwrap_or_else(PoisonError::into_inner));

@@ -474,7 +474,7 @@ mod tests {
         let mut reads = copies(&back, theirs);
         assert_eq!(memory.read_all(&reads), 3);
         assert_eq!(std::hint::black_box(&back), &source);
-        // Those before one that cannot be executed are.
+        // The entries before one that cannot be executed are executed.
         reads[1].theirs = 4096;
         assert_eq!(memory.read_all(&reads), 1);
         let zeros = vec![0_u8; 3 * LENGTH];

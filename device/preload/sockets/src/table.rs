@@ -24,7 +24,7 @@ pub(crate) const WRITTEN: u8 = 2;
 /// State of a socket whose connection becomes an rsocket at the first read or write (`RDMAV_FORK_SAFE`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pending {
-    /// Neither listening nor connected.
+    /// The socket is neither listening nor connected.
     Fresh = -1,
     Listening = -2,
     /// Connected by this end.

@@ -20,7 +20,7 @@ impl Next {
         }
     }
 
-    /// Its address; NULL where the C library has no such function.
+    /// Address of the function; NULL where the C library has none.
     pub(crate) fn address(&self) -> *mut c_void {
         let found = self.found.load(Ordering::Relaxed);
         if !found.is_null() {

@@ -60,7 +60,7 @@ pub(super) enum LocalData {
 /// Memory of the peer, as the target of RDMA WRITEs and READs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteMemory {
-    /// Its address at the peer.
+    /// Address of the memory at the peer.
     pub address: u64,
     /// The remote key.
     pub key: u32,

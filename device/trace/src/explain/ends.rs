@@ -162,7 +162,7 @@ pub(super) struct Region {
 }
 
 impl Region {
-    /// Whether it has all of these bytes.
+    /// Whether the region has all of these bytes.
     pub(super) const fn has(&self, address: u64, length: u64) -> bool {
         address >= self.begin
             && address - self.begin <= self.length
@@ -228,7 +228,7 @@ impl Ends {
         let qp = self.qp(of)?;
         match qp.srq {
             None => Some((&qp.receives, qp.receives_posted)),
-            // Others take receives of it too.
+            // Receives of an SRQ are also used by other queue pairs.
             Some(_) => self.srq(of).map(|srq| (&srq.receives, srq.posted)),
         }
     }

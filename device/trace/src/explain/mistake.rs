@@ -38,7 +38,7 @@ pub enum Mistake {
 }
 
 impl Mistake {
-    /// Its name in JSON.
+    /// Name of the mistake in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoReceive => "no-receive",

@@ -28,7 +28,7 @@ pub struct Completion {
     pub token: u64,
     /// Its kind. `Err` has the status (`enum ibv_wc_status`): the connection is then broken.
     pub done: Result<Done, u32>,
-    /// Its buffer, returned to the caller.
+    /// Buffer of the request, returned to the caller.
     pub buffer: Option<Buffer>,
     /// The key of this side that the message has ended (SEND with Invalidate).
     pub invalidated: Option<u32>,
