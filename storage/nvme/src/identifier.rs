@@ -54,14 +54,14 @@ impl Uuid {
         Self(bytes)
     }
 
-    /// Its bytes, in the order of the text.
+    /// Bytes of the identifier, in the order of the text.
     pub fn bytes(&self) -> [u8; 16] {
         self.0
     }
 }
 
 impl Nguid {
-    /// Its bytes, in the order of the text.
+    /// Bytes of the identifier, in the order of the text.
     pub fn bytes(&self) -> [u8; 16] {
         self.0
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::{Clock, Spin, Spinners, nanoseconds};
 
-/// What comes before sleep.
+/// What an event loop does before it sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Armed {
     /// An event since the last turn would wake the thread: it may sleep.

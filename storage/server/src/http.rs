@@ -21,10 +21,10 @@ const REFUSED_TIME: Duration = Duration::from_secs(1);
 /// Bytes that are read of it.
 const REFUSED_BYTES: u64 = 1 << 20;
 
-/// Which connections a server has at once.
+/// Connections that a server has at the same time.
 #[derive(Clone, Copy, Debug)]
 pub enum Admission {
-    /// So many; a further one is closed.
+    /// At most so many; a further connection is closed.
     AtMost(usize),
     /// As many as this memory suffices for. When it runs short, the oldest one of the address with the most
     /// memory is closed.
@@ -36,7 +36,7 @@ pub enum Admission {
     },
 }
 
-/// Whose processes a server serves.
+/// Users whose processes a server answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Users {
     /// Processes of every user, here and on other machines.
@@ -49,7 +49,7 @@ pub enum Users {
 /// The limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Whose processes are served.
+    /// Users whose processes are answered.
     pub users: Users,
     /// How many connections there are at once.
     pub admission: Admission,

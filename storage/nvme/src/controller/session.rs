@@ -34,7 +34,7 @@ pub struct Session {
     pub is_discovery: bool,
     /// The time at which the last command arrived, in nanoseconds.
     pub(crate) heard_ns: AtomicU64,
-    /// Whether its connections have to be closed.
+    /// Whether the connections of the controller have to be closed.
     pub(crate) is_closed: AtomicBool,
     /// Whether the controller is ready (CSTS.RDY).
     pub(crate) is_ready: AtomicBool,
@@ -71,7 +71,7 @@ pub struct ControllerReport {
     pub port: u16,
     /// The number of its I/O queues.
     pub queues: usize,
-    /// Its keep alive timeout, in milliseconds; 0 for none.
+    /// Keep alive timeout of the controller in milliseconds; 0 for none.
     pub keep_alive_ms: u32,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Executed {
     pub(super) class: Class,
     pub(super) bytes: usize,
     pub(super) status: Status,
-    /// When it began, in nanoseconds.
+    /// When the operation began, in nanoseconds.
     pub(super) began_ns: u64,
 }
 

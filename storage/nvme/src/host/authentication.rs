@@ -16,8 +16,8 @@ pub(super) fn prove(
     subsystem: &Nqn,
     secrets: &Secrets,
 ) -> Result<(), HostError> {
-    let mut is_random = true;
-    let mut random = |bytes: &mut [u8]| is_random &= getrandom::fill(bytes).is_ok();
+    let mut failure = None;
+    let mut random = |bytes: &mut [u8]| failure = failure.or(getrandom::fill(bytes).err());
     let mut number = [0; 2];
     random(&mut number);
     let transaction = u16::from_le_bytes(number);
@@ -40,10 +40,9 @@ pub(super) fn prove(
             Progress::Failed => return Err(HostError::NotBelieved),
         }
     }
-    if is_random {
-        Ok(())
-    } else {
-        Err(HostError::Protocol("no random bytes"))
+    match failure {
+        None => Ok(()),
+        Some(failure) => Err(HostError::Random(failure)),
     }
 }
 
@@ -69,7 +68,7 @@ fn receive(queue: &mut Queue) -> Result<Vec<u8>, HostError> {
         Payload::In(queue.buffer(length)?, length),
     )?;
     let heard = done.buffer.as_deref().and_then(|bytes| bytes.get(..length));
-    heard
-        .map(<[u8]>::to_vec)
-        .ok_or(HostError::Protocol("no data"))
+    heard.map(<[u8]>::to_vec).ok_or(HostError::Protocol(
+        "Authentication Receive ended without data",
+    ))
 }

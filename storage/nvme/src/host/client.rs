@@ -125,8 +125,9 @@ impl Client {
         )?;
         let capabilities = enable(&mut admin)?;
         let bytes = identify(&mut admin, cns::CONTROLLER, 0)?;
-        let (identified, _) =
-            layout::Controller::split(&bytes).ok_or(HostError::Protocol("Identify"))?;
+        let (identified, _) = layout::Controller::split(&bytes).ok_or(HostError::Protocol(
+            "Identify returned less than the data of a controller",
+        ))?;
         let transfer_max = match identified.transfer_max {
             0 => TRANSFER_BYTES_MAX,
             pages => {
@@ -322,17 +323,22 @@ pub fn discover(address: SocketAddr, options: &Options) -> Result<Vec<Discovered
         let mut admin = client.admin.lock();
         let payload = Payload::In(admin.buffer(length)?, length);
         let done = admin.call("Get Log Page", request.to_command(0, 0), payload)?;
-        done.buffer.ok_or(HostError::Protocol("no data"))
+        done.buffer
+            .ok_or(HostError::Protocol("Get Log Page ended without data"))
     };
     let bytes = page(0, Head::SIZE)?;
-    let (head, _) = Head::split(&bytes).ok_or(HostError::Protocol("a short log page"))?;
+    let (head, _) = Head::split(&bytes).ok_or(HostError::Protocol(
+        "the discovery log page ends within its head",
+    ))?;
     let count = usize::try_from(head.count)
         .unwrap_or(usize::MAX)
         .min(TRANSFER_BYTES_MAX / Entry::SIZE - 1);
     let mut found = Vec::new();
     for index in 0..count {
         let bytes = page(Head::SIZE + index * Entry::SIZE, Entry::SIZE)?;
-        let (entry, _) = Entry::split(&bytes).ok_or(HostError::Protocol("a short log page"))?;
+        let (entry, _) = Entry::split(&bytes).ok_or(HostError::Protocol(
+            "the discovery log page ends within an entry",
+        ))?;
         let of = |field: &[u8]| text::text_of(field).unwrap_or_default().to_owned();
         found.push(Discovered {
             transport: if entry.transport == transport::RDMA {

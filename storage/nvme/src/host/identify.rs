@@ -20,5 +20,5 @@ pub(super) fn identify(admin: &mut Queue, kind: u8, nsid: u32) -> Result<Buffer,
     admin
         .call("Identify", command, payload)?
         .buffer
-        .ok_or(HostError::Protocol("no data"))
+        .ok_or(HostError::Protocol("Identify ended without data"))
 }

@@ -337,7 +337,11 @@ impl Machine {
                 (_, Header::ControllerTermination(terminate)) => {
                     return Err(HostError::Terminated(fatal(terminate.status)));
                 }
-                _ => return Err(HostError::Protocol("a PDU that is not expected here")),
+                _ => {
+                    return Err(HostError::Protocol(
+                        "a PDU of a type that a controller does not send in this state",
+                    ));
+                }
             }
         }
     }
@@ -358,7 +362,9 @@ impl Machine {
         }
         let parsed = Header::parse(frame.kind, &staged[CommonHeader::SIZE..]);
         self.start += frame.before_data;
-        let parsed = parsed.ok_or(HostError::Protocol("a PDU that is too short"))?;
+        let parsed = parsed.ok_or(HostError::Protocol(
+            "a PDU is shorter than its type requires",
+        ))?;
         Ok(Some((parsed, frame)))
     }
 
@@ -477,7 +483,9 @@ impl Machine {
         let is_short =
             command.is_some_and(|command| !command.is_out && command.received != command.length);
         if is_short && completion.status().is_success() {
-            return Err(HostError::Protocol("success without the data"));
+            return Err(HostError::Protocol(
+                "a read was reported as a success before all its data came",
+            ));
         }
         self.commands.finish(completion)
     }

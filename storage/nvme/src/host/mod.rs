@@ -93,6 +93,9 @@ pub enum HostError {
     /// Host and target do not have the same secrets.
     #[error("authentication failed: target and host do not have the same secrets")]
     NotBelieved,
+    /// The operating system gave no random bytes for a challenge.
+    #[error("no random bytes for the challenge of the authentication: {0}")]
+    Random(getrandom::Error),
     /// The target ended the connection.
     #[error("the target ended the connection{}", reason(*.0))]
     Terminated(Option<Fatal>),
@@ -182,7 +185,7 @@ pub enum HostError {
         status: Status,
     },
     /// All entries of the queue are in use.
-    #[error("the queue is full")]
+    #[error("the queue is full: wait for a completion before the next command")]
     Full,
 }
 

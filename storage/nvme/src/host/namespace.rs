@@ -72,7 +72,9 @@ pub(super) fn identified(
     transfer_max: usize,
 ) -> Result<Namespace, HostError> {
     let bytes = identify(admin, cns::NAMESPACE, nsid)?;
-    let (found, _) = layout::Namespace::split(&bytes).ok_or(HostError::Protocol("Identify"))?;
+    let (found, _) = layout::Namespace::split(&bytes).ok_or(HostError::Protocol(
+        "Identify returned less than the data of a namespace",
+    ))?;
     // With more than 16 formats, bits 5 and 6 of FLBAS are the upper bits of the index.
     let index = usize::from(found.format & 0xf | found.format >> 1 & 0x30);
     let format = bytes

@@ -235,7 +235,9 @@ impl Queue {
         while done.is_empty() {
             self.wait_within(&mut done, response_timeout)?;
         }
-        let done = done.pop().ok_or(HostError::Protocol("no completion"))?;
+        let done = done.pop().ok_or(HostError::Protocol(
+            "a wait for a command ended without its completion",
+        ))?;
         match done.completion.status() {
             status if status.is_success() => Ok(done),
             status => Err(HostError::Status { what, status }),

@@ -74,10 +74,13 @@ impl RdmaQueue {
         };
         let connected = Connection::connect(address, sizes, &request.to_bytes(), prepare);
         let (connection, answer) = connected.map_err(refusal)?;
-        let accept =
-            Accept::split(&answer).ok_or(HostError::Protocol("an answer without private data"))?;
+        let accept = Accept::split(&answer).ok_or(HostError::Protocol(
+            "the answer to the connection request has no private data",
+        ))?;
         if accept.0.format != 0 {
-            return Err(HostError::Protocol("private data of an unknown format"));
+            return Err(HostError::Protocol(
+                "the private data of the answer to Connect has a format other than 0",
+            ));
         }
         Ok(Self {
             connection,
@@ -226,8 +229,9 @@ impl RdmaQueue {
 
     fn response(&mut self, buffer: Buffer, bytes: usize) -> Result<(), HostError> {
         let message = buffer.get(..bytes).unwrap_or_default();
-        let (completion, _) =
-            Completion::split(message).ok_or(HostError::Protocol("a short response"))?;
+        let (completion, _) = Completion::split(message).ok_or(HostError::Protocol(
+            "a response capsule is shorter than a completion",
+        ))?;
         self.connection
             .receive(buffer, token::RECEIVE)
             .map_err(|(error, _)| error)?;

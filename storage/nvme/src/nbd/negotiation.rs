@@ -104,7 +104,7 @@ pub(super) fn client_flags(flags: u32) -> Result<Agreed, Fault> {
 
 /// An option of a client.
 pub(super) enum Asked<'a> {
-    /// Its number, its data, and the offset behind it.
+    /// A whole option: number, data, and the offset of the next option.
     Whole(u32, &'a [u8], usize),
     /// Its number, and the length of its data, which are too many to be kept.
     TooLong(u32, usize),

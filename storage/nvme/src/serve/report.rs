@@ -43,7 +43,7 @@ pub struct NamespaceReport {
     pub subsystem: Nqn,
     /// The namespace identifier (NSID).
     pub id: u32,
-    /// Its size, in bytes.
+    /// Size of the namespace in bytes.
     pub bytes: u64,
     /// The number of bytes read.
     pub read_bytes: u64,

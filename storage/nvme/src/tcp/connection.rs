@@ -29,7 +29,7 @@ const ANSWERS_SPARE: usize = 64;
 /// Whether and why the connection is closing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Closing {
-    /// It is not closing.
+    /// The connection is not closing.
     No,
     /// The host violated the protocol, and gets a C2HTermReq.
     Fault(Fatal),

@@ -11,7 +11,7 @@ use crate::{UnauthenticatedBudget, UnauthenticatedShare};
 /// The connections of a server within their limit.
 #[derive(Debug)]
 pub(super) enum Clients {
-    /// So many at most.
+    /// At most so many connections.
     Counted {
         count: Arc<AtomicUsize>,
         most: usize,

@@ -52,7 +52,7 @@ pub trait Session {
     /// The queue of data to be sent over TCP.
     fn to_tcp(&mut self) -> &mut ToTcp;
 
-    /// Whom the server takes the client for.
+    /// How far the server has authenticated the client.
     fn trust(&self) -> Trust;
 
     /// Whether a request waits for memory, which others may give back at any time.
@@ -65,15 +65,15 @@ pub trait Session {
     fn moved(&self) -> [Moved; 2];
 }
 
-/// Whom the server takes a client for.
+/// How far a server has authenticated a client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub enum Trust {
-    /// It has set up no session.
+    /// The client has set up no session.
     #[default]
     Stranger,
     /// Its session is that of a guest or of an anonymous user: it has proved nothing.
     Guest,
-    /// It has authenticated.
+    /// The client has authenticated as a user.
     User,
 }
 
@@ -98,7 +98,7 @@ impl Trust {
 pub struct Moved {
     /// The number of requests.
     pub requests: u64,
-    /// Their data in bytes.
+    /// Data of the transfers in bytes.
     pub bytes: u64,
 }
 

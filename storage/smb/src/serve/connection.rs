@@ -47,7 +47,7 @@ struct Ready {
 /// The TCP side of a connection.
 #[derive(Debug)]
 pub(super) enum Tcp {
-    /// It is there.
+    /// The TCP connection to the server is open.
     Open(TcpStream),
     /// It is made when the SMB Direct peer has negotiated: a silent peer costs the server nothing.
     Later(Arc<Backend>),
@@ -62,7 +62,7 @@ pub(super) struct Driver<'a, S> {
     session: S,
     tcp: Tcp,
     ready: Ready,
-    /// There may be completions.
+    /// Whether completions may be waiting.
     is_completed: bool,
     /// Waits in a row that completions ended before TCP was looked at.
     unseen: u32,

@@ -14,7 +14,7 @@ use crate::relay::Moved;
 pub struct TransferReport {
     /// The number of requests.
     pub requests: u64,
-    /// Their data in bytes.
+    /// Data of the transfers in bytes.
     pub bytes: u64,
 }
 

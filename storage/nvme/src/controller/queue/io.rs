@@ -31,7 +31,7 @@ pub(in crate::controller) struct Work {
     pub(super) offset: u64,
     pub(super) length: u64,
     pub(super) fuse: Fuse,
-    /// When it arrived, in relation to Preempt and Abort.
+    /// When the command arrived, in relation to Preempt and Abort.
     pub(super) mark: Mark,
 }
 

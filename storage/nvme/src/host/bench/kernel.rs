@@ -6,9 +6,9 @@ use std::path::Path;
 /// All threads of a process together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Process {
-    /// Their processor time in nanoseconds.
+    /// Processor time of the threads in nanoseconds.
     pub(super) ran_ns: u64,
-    /// Their context switches.
+    /// Context switches of the threads.
     pub(super) switches: u64,
 }
 

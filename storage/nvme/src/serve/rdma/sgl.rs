@@ -17,7 +17,7 @@ pub(super) struct Remote {
 pub(super) struct Data {
     pub(super) remote: Remote,
     pub(super) length: usize,
-    /// Its buffer is the capsule that it came in.
+    /// Whether the data are in the capsule of the command.
     pub(super) in_place: bool,
 }
 
