@@ -27,9 +27,9 @@ const PORTS_OF_A_LINE: usize = 16;
 /// A line of a configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line<'a> {
-    /// Its number, from 1.
+    /// Number of the line, from 1.
     pub number: usize,
-    /// What it says, without its end.
+    /// Text of the line, without its end.
     pub text: &'a str,
 }
 

@@ -119,7 +119,7 @@ impl Case {
         }
     }
 
-    /// The same settings for all adapters.
+    /// Gives all adapters the same settings.
     #[must_use]
     pub fn talking(mut self, talk: &Talk) -> Self {
         (self.senders, self.receiver) = (talk.clone(), talk.clone());

@@ -39,7 +39,7 @@ pub enum SourceError {
     #[error("switch \"{0}\": {1}; give strict queues levels that rise with their class")]
     Order(String, String),
     /// A vendor's configuration that covers no port.
-    #[error("the configuration of \"{0}\" is about no port")]
+    #[error("the configuration of \"{0}\" names no port of the switch")]
     NoPorts(String),
 }
 

@@ -5,7 +5,7 @@
 pub struct Entry {
     /// The name of the rule.
     pub rule: &'static str,
-    /// Its section in the manual.
+    /// Address of the rule's section in the manual.
     pub link: &'static str,
     /// The specification of the setting that it examines.
     pub specification: &'static str,

@@ -59,7 +59,7 @@ pub struct Planned {
     pub marks: Marks,
     /// Names of its ports, by number.
     pub ports: Vec<String>,
-    /// Its links with other switches.
+    /// Links of the switch with other switches.
     pub links: Vec<PlannedLink>,
 }
 

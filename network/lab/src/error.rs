@@ -62,7 +62,7 @@ pub enum LabError {
     #[error("no lab runs in this network namespace: start one with `rockery lab up FILE`")]
     None,
     /// The lab ended before it answered.
-    #[error("the lab has ended")]
+    #[error("the lab ended before it answered: `rockery lab up` starts one")]
     Ended,
     /// No lab has this name.
     #[error("no lab is called {name}; there are: {there}")]

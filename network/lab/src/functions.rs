@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 pub struct LiveFunction {
     /// Number of the host whose adapter has it.
     pub of: u32,
-    /// Its number in the adapter.
+    /// Number of the function in the adapter.
     pub number: u32,
     /// VLAN that the embedded switch has it in; 0 is untagged.
     pub vlan: u16,
@@ -28,7 +28,7 @@ pub struct FunctionStatus {
     pub vf: u32,
     /// Whether its link is up.
     pub up: bool,
-    /// Its packets that the embedded switch dropped, by cause.
+    /// Packets of the function that the embedded switch dropped, by cause.
     pub dropped: FunctionDrops,
 }
 

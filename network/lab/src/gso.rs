@@ -86,7 +86,7 @@ fn finish(frame: &mut [u8], at: Layout, payload: usize) {
 pub(crate) struct Segment {
     /// Bytes of its headers, that of the virtual network device included.
     pub(crate) headers: usize,
-    /// Where its payload is in what was read.
+    /// Place of the packet's payload in what was read.
     pub(crate) payload: Range<usize>,
     pub(crate) is_last: bool,
 }

@@ -33,7 +33,7 @@ impl IpFrame {
         Self(bytes)
     }
 
-    /// What it carries.
+    /// EtherType of the payload.
     pub(crate) fn ether_type(&self) -> u16 {
         ether_type(&self.0)
     }

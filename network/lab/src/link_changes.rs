@@ -70,9 +70,13 @@ impl LinkChange {
         };
         let network = read().map_err(|error: FileError| error.to_string())?;
         let first = network.topology.links().first();
-        first
-            .map(|link| link.config)
-            .ok_or_else(|| "it is no property of a link".to_owned())
+        first.map(|link| link.config).ok_or_else(|| {
+            format!(
+                "{} is no property of a link: `rockery lab set --help` lists them",
+                self.field
+            )
+            .to_owned()
+        })
     }
 
     /// Makes the change in a network.

@@ -83,8 +83,12 @@ pub(crate) fn make(
     };
     let mut fds = fds.into_iter().flatten();
     let mut next = || {
-        fds.next()
-            .ok_or_else(|| failed("descriptors are missing".to_owned()))
+        fds.next().ok_or_else(|| {
+            failed(
+                "the process of the host sent fewer descriptors than there are namespaces"
+                    .to_owned(),
+            )
+        })
     };
     let (net, uts, ipc, mnt, listener) = (next()?, next()?, next()?, next()?, next()?);
     let management = Some(next()?);

@@ -66,7 +66,7 @@ pub(crate) struct Heard {
 /// The kind of such a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum HeardKind {
-    /// Who has the target?
+    /// An ARP request or a neighbour solicitation.
     Asks,
     /// The sender has it: to this MAC address.
     Answers([u8; 6]),

@@ -34,9 +34,9 @@ const AHEAD_BYTES_MIN: u64 = 2 * PACKET_BYTES as u64;
 /// A live host of the file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LiveHost {
-    /// Its number in the network.
+    /// Number of the host in the network.
     pub number: u32,
-    /// Its name, which other hosts resolve.
+    /// Name of the host, which other hosts resolve.
     pub name: String,
     /// IPv4 address, in 10.0.0.0/8.
     pub v4: Ipv4Addr,
@@ -50,9 +50,9 @@ pub struct LiveHost {
     pub mtu: u32,
     /// Rate of its link.
     pub rate: Rate,
-    /// Which function of another host's adapter it is, if it is one.
+    /// The function of another host's adapter that this host is, if it is one.
     pub function: Option<LiveFunction>,
-    /// Whether its port is one of an InfiniBand subnet.
+    /// Whether the host's port is one of an InfiniBand subnet.
     pub is_infiniband: bool,
     /// Marks of data, acknowledgements and congestion notifications.
     pub(crate) marks: [Marking; 3],
@@ -204,7 +204,7 @@ impl Plan {
             self.files
                 .get(name)
                 .cloned()
-                .ok_or_else(|| "not read before".to_owned())
+                .ok_or_else(|| "the file was not read when the lab began".to_owned())
         };
         let mut experiment = Experiment::idle(&document, &mut read)?;
         links

@@ -57,7 +57,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// All of them.
+    /// All ways that are tried.
     pub const ALL: [Self; 3] = [Self::Ipv4, Self::Ipv6, Self::Rdma];
 
     /// The name in messages.
@@ -219,7 +219,7 @@ fn try_peer(peer: &Peer) -> Vec<Unreached> {
         let ended = threads.map(|(by, thread)| {
             let result = thread
                 .join()
-                .unwrap_or_else(|_| Err("the test failed".to_owned()));
+                .unwrap_or_else(|_| Err("the thread of the test has panicked".to_owned()));
             result.err().map(|why| Unreached { by, why })
         });
         ended.into_iter().flatten().collect()
@@ -258,7 +258,7 @@ fn by_rdma(peer: IpAddr) -> Result<(), String> {
         Ok(())
     })
     .map_err(text)?;
-    let message = message.ok_or("no memory for a message")?;
+    let message = message.ok_or("the connection was made without a buffer for the message")?;
     connection.report_each();
     connection
         .send(message, MESSAGE_BYTES, None, 0)

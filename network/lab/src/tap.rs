@@ -60,7 +60,7 @@ pub(crate) struct Tap {
     buffers: Buffers,
     /// Bytes of the frame in the buffer; 0 when it is empty.
     length: usize,
-    /// How it is cut, if it is longer than the MTU.
+    /// How the packet is cut into segments, if it is longer than the MTU.
     cut: Option<Cut>,
     merged: Merged,
     /// The kernel has signalled a frame, or has taken one, and reading has not found the queue empty since:

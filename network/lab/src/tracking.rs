@@ -21,9 +21,9 @@ pub(crate) struct Tracking {
 /// A flow of a run.
 #[derive(Debug)]
 pub(crate) struct TrackedFlow {
-    /// Its number in the file.
+    /// Number of the workload in the file.
     pub(crate) number: u32,
-    /// Its device places packets in whatever order they arrive.
+    /// Whether the receiving device places packets in whatever order they arrive.
     out_of_order: bool,
     arrivals: Receiving,
     /// The packet that is next in order, and later ones that are there; nothing before the first packet.

@@ -47,9 +47,9 @@ pub enum Moves {
 /// A flow with an end in a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LiveFlow {
-    /// Its number in the file.
+    /// Number of the flow in the file.
     pub number: u32,
-    /// How it moves data.
+    /// Operation that moves the data.
     pub moves: Moves,
     /// Bytes of a message.
     pub message_bytes: u32,
@@ -69,7 +69,7 @@ pub struct LiveFlow {
 pub enum Told {
     /// The flows that have an end in the host, and its address.
     Flows {
-        /// Where it listens.
+        /// Address at which the process listens.
         address: Ipv4Addr,
         /// The flows of this host.
         flows: Vec<LiveFlow>,
@@ -101,7 +101,7 @@ pub enum Said {
         /// One for each flow.
         outcomes: Vec<Outcome>,
     },
-    /// It cannot go on.
+    /// The process cannot go on.
     Failed {
         /// The reason for the failure.
         why: String,
@@ -125,18 +125,21 @@ fn parts() -> Result<(), String> {
     let clock = environment::variable(host::settings::LAB_CLOCK)
         .and_then(|text| text.into_string().ok())
         .and_then(|text| Clock::parse(&text));
-    let clock = clock.ok_or("it runs in hosts of a lab only")?;
+    let clock = clock.ok_or("this command runs in hosts of a lab only, whose clock it reads")?;
     let told = lines();
-    let next = || told.recv().map_err(|_| "its input has ended".to_owned());
+    let next = || {
+        told.recv()
+            .map_err(|_| "its input ended before the last command".to_owned())
+    };
     let Told::Flows { address, flows } = next()? else {
-        return Err("flows come first".to_owned());
+        return Err("the first command has to be the list of flows".to_owned());
     };
     let (connects, accepts): (Vec<LiveFlow>, Vec<LiveFlow>) =
         flows.into_iter().partition(|flow| flow.peer.is_some());
     let listener = Listener::new(SocketAddr::new(address.into(), PORT), BACKLOG).map_err(text)?;
     say(&Said::Listens);
     let Told::Connect = next()? else {
-        return Err("connections come second".to_owned());
+        return Err("the second command has to be to connect".to_owned());
     };
     let connecting: JoinHandle<Result<Vec<End>, String>> =
         spawn(move || connects.into_iter().map(End::connect).collect());
@@ -144,7 +147,7 @@ fn parts() -> Result<(), String> {
     ends.extend(
         connecting
             .join()
-            .map_err(|_| "a thread has failed".to_owned())??,
+            .map_err(|_| "the thread that connects the flows has panicked".to_owned())??,
     );
     say(&Said::Connected {
         numbers: ends
@@ -153,7 +156,7 @@ fn parts() -> Result<(), String> {
             .collect(),
     });
     let Told::Begin { begin_ns, end_ns } = next()? else {
-        return Err("the beginning comes third".to_owned());
+        return Err("the third command has to be to begin".to_owned());
     };
     run(
         &mut ends,
@@ -319,7 +322,9 @@ impl End {
 
     /// Connects to the peer, and gets the address of its memory.
     fn connect(flow: LiveFlow) -> Result<Self, String> {
-        let peer = flow.peer.ok_or("no peer")?;
+        let peer = flow
+            .peer
+            .ok_or("a flow that connects has no address of its peer")?;
         let mut memory = Err(rdma::Error::Disconnected);
         let (connection, answer) = Connection::connect(
             SocketAddr::new(peer.into(), PORT),
@@ -333,8 +338,10 @@ impl End {
         .map_err(text)?;
         let (address, rest) = answer
             .split_first_chunk()
-            .ok_or("the peer gives no memory")?;
-        let key = rest.first_chunk().ok_or("the peer gives no key")?;
+            .ok_or("the answer of the peer has no address of memory")?;
+        let key = rest
+            .first_chunk()
+            .ok_or("the answer of the peer has no key of memory")?;
         let remote = rdma::RemoteMemory {
             address: u64::from_le_bytes(*address),
             key: u32::from_le_bytes(*key),
@@ -424,7 +431,7 @@ impl End {
         }
     }
 
-    /// Whether it has nothing more to post, or nothing at all.
+    /// Whether the flow has nothing more to post.
     fn is_over(&self) -> bool {
         self.flow.peer.is_none() || self.failed || self.completed >= self.flow.messages
     }
@@ -476,7 +483,7 @@ fn accept(listener: &Listener, flows: Vec<LiveFlow>) -> Result<Vec<End>, String>
                 ));
             }
             Some(ListenerEvent::Failed(_)) => {
-                return Err("a peer has given its connection up".to_owned());
+                return Err("a peer ended its connection before it was established".to_owned());
             }
             None if Instant::now() > deadline => {
                 return Err(format!(
@@ -501,7 +508,7 @@ fn prepare(request: Request, flows: &[LiveFlow]) -> Result<Accepted, String> {
         .iter()
         .find(|flow| Some(flow.number) == number)
         .copied();
-    let flow = flow.ok_or("a peer connects that is in no flow")?;
+    let flow = flow.ok_or("a connection request has the number of no flow")?;
     let domain = request.own_domain().map_err(text)?;
     let mut half = request.prepare(&domain, flow.sizes()).map_err(text)?;
     let length = flow.message_bytes as usize;
@@ -514,7 +521,9 @@ fn prepare(request: Request, flows: &[LiveFlow]) -> Result<Accepted, String> {
         }
     } else {
         let buffer = domain.open(length).map_err(text)?;
-        remote = domain.remote(&buffer).ok_or("memory that is not open")?;
+        remote = domain
+            .remote(&buffer)
+            .ok_or("the buffer is not open for remote access")?;
         memory = Memory::Open { _buffer: buffer };
     }
     let mut answer = remote.0.to_le_bytes().to_vec();

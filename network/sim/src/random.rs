@@ -8,7 +8,7 @@ use rand_core::{RngCore, SeedableRng};
 pub struct RunRng(ChaCha8Rng);
 
 impl RunRng {
-    /// The same seed gives the same numbers.
+    /// A generator whose numbers depend on the seed alone.
     pub fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }

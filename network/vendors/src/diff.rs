@@ -13,9 +13,9 @@ use crate::text::{classes, ranges};
 pub struct Change {
     /// The setting: `queue 3: ECN`.
     pub what: String,
-    /// Its value now.
+    /// Value of the setting before the change.
     pub from: String,
-    /// Its value afterwards.
+    /// Value of the setting after the change.
     pub to: String,
 }
 

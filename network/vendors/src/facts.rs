@@ -354,7 +354,7 @@ pub struct CardFacts {
     pub version: Option<Fact<String>>,
     /// PSID of the firmware.
     pub psid: Option<Fact<String>>,
-    /// Whether it takes signed images of its own PSID only.
+    /// Whether the card takes signed images of its own PSID only.
     pub secure: Option<Fact<bool>>,
     /// Settings of the firmware by their names.
     pub settings: BTreeMap<String, Fact<FirmwareSetting>>,
@@ -443,7 +443,7 @@ pub enum Feature {
 /// A listener or a connection of NetworkDirect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Endpoint {
-    /// Whether it waits for connections.
+    /// Whether the endpoint waits for connections.
     pub listens: bool,
     /// The port of SMB Direct (445, or 5445 with iWARP) is at this end or at the other.
     pub is_smb: bool,
@@ -573,7 +573,7 @@ pub struct PlannedLink {
 pub struct SmbMount {
     /// The share: `//server/data`.
     pub share: String,
-    /// Whether it is over RDMA.
+    /// Whether the mount is over RDMA.
     pub rdma: bool,
 }
 

@@ -143,7 +143,7 @@ pub struct NotUnderstood {
     pub file: String,
     /// The number of the line, from 1.
     pub line: usize,
-    /// Its text, and why it was not understood.
+    /// Why the line was not understood.
     pub why: String,
     /// The ports that it concerns; all where there are none.
     pub ports: Vec<String>,

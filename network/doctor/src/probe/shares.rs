@@ -26,7 +26,7 @@ const STARVED: f64 = 0.8;
 pub struct Expected {
     /// A DSCP of the class.
     pub dscp: u8,
-    /// Its part in percent. A class below a strict one has 0.
+    /// Share of the link in percent. A class below a strict one has 0.
     pub percent: f64,
 }
 
@@ -72,7 +72,7 @@ pub fn measured(
     expected: &[Expected],
 ) -> Result<Vec<Share>, &'static str> {
     if streams.iter().any(|stream| stream.end.is_none()) {
-        return Err("not all hosts sent");
+        return Err("not all hosts sent until the end");
     }
     if !streams.iter().all(StreamOutcome::is_of_the_network) {
         return Err("a program did not keep up with the rate; try a lower one");
@@ -84,7 +84,7 @@ pub fn measured(
     }
     let total: f64 = classes.values().map(|class| class.counted.arrived).sum();
     if total <= 0.0 {
-        return Err("nothing arrived");
+        return Err("none of the packets arrived");
     }
     let of = |expected: &Expected| {
         let class = classes.get(&expected.dscp).copied().unwrap_or_default();
@@ -276,7 +276,7 @@ mod tests {
         assert!(
             measured(&slow, &weights)
                 .unwrap_err()
-                .contains("not all hosts sent")
+                .contains("not all hosts sent until the end")
         );
     }
 

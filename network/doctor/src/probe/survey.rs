@@ -79,7 +79,7 @@ pub trait Ask {
 /// Whether a RoCE stack was reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
-    /// It answered the REQ.
+    /// The host answered the REQ.
     Answered,
     /// The host reports by ICMP that UDP port 4791 has no listener.
     NoStack,
@@ -102,7 +102,7 @@ pub enum SizeLimit {
     ThisMachine,
 }
 
-/// Which payloads of RoCE packets get through.
+/// Sizes of payload of RoCE packets that get through.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Sizes {
     /// The largest payload that got through.

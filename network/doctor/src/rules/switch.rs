@@ -142,7 +142,7 @@ impl One<'_> {
         self.other_at(self.gbps(), change)
     }
 
-    /// The same on links of this speed.
+    /// Simulates the change on links of this speed.
     pub(super) fn other_at(&self, gbps: u32, change: impl Fn(&mut Case)) -> Consequence {
         let Some(mut fixed) = self.case(self.intent) else {
             return UNKNOWN_DATA;

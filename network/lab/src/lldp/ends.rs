@@ -193,7 +193,7 @@ fn cut(name: &str) -> &[u8] {
 /// A link with a port of an adapter, and one of a switch.
 #[derive(Debug)]
 pub(crate) struct AgentLink {
-    /// Its number in the topology.
+    /// Number of the link in the topology.
     pub(super) link: u32,
     /// The place of the live host.
     pub(super) place: usize,

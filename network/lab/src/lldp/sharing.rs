@@ -85,7 +85,7 @@ impl Sharing {
         }
     }
 
-    /// The same with what a peer recommends.
+    /// This schedule with the ETS that a peer recommends.
     pub(crate) fn with_ets(self, ets: &EtsTlv) -> Self {
         let EtsTlv {
             class_of_priority,

@@ -24,7 +24,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Whether one more question may be passed on.
+    /// Whether the limit of requests allows one more.
     fn one_more(&mut self, now_ns: u64) -> bool {
         let second = now_ns / SECOND;
         if self.second != second {

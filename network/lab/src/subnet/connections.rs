@@ -28,13 +28,13 @@ const MILLISECOND: Span = Span(1_000_000_000);
 /// What a connection is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// It has sent no request yet.
+    /// The program has sent no request yet.
     New,
     /// A file of the umad device, with the cookie of the program's socket.
     File { id: FileId, cookie: u64 },
     /// An open file of the issm device.
     Manager,
-    /// It waits for a path, by the number of its question.
+    /// The program waits for a path; number of the question.
     Resolving(u64),
 }
 
@@ -48,9 +48,9 @@ struct Connection {
 /// What became of a connection that had something to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Greeted {
-    /// It stays open.
+    /// The connection stays open.
     Stays,
-    /// It has been closed.
+    /// The connection has been closed.
     Ended,
 }
 

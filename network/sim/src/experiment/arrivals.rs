@@ -72,7 +72,9 @@ pub(super) fn arrivals(
         }
     }
     if flows.is_empty() {
-        Err("nothing comes".to_owned())
+        let why =
+            "no message begins before the end: the time is too short, or no sender has a receiver";
+        Err(why.to_owned())
     } else {
         Ok(flows)
     }

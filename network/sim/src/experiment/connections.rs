@@ -63,7 +63,7 @@ impl Matrix<'_> {
             Some(said) if said != count => {
                 Err(format!(": Connections is {said}, and there are {count}"))
             }
-            Some(0) => Err(": it has no connection".to_owned()),
+            Some(0) => Err(": it has no line with a connection".to_owned()),
             Some(_) => Ok(self.flows),
         }
     }

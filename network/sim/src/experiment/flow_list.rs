@@ -59,7 +59,7 @@ impl FlowList<'_> {
             flows.push(flow.map_err(|what| format!(", line {number}: {what}"))?);
         }
         if flows.is_empty() {
-            return Err(": it lists nothing".to_owned());
+            return Err(": it has no line with a transfer".to_owned());
         }
         Ok(flows)
     }

@@ -38,11 +38,11 @@ impl Listed<'_> {
         start: Time,
     ) -> Result<Flow, String> {
         if from == to {
-            return Err("a host sends to itself".to_owned());
+            return Err("sender and receiver are the same host".to_owned());
         }
         let mtu = u64::from(self.network.hosts[from as usize].nic.mtu);
         match bytes {
-            0 => return Err("nothing is sent".to_owned()),
+            0 => return Err("the message has 0 bytes".to_owned()),
             more if self.workload.operation == Operation::Datagram && more > mtu => {
                 return Err(format!("a datagram is one packet of at most {mtu}"));
             }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 /// frame check sequence 4.
 const HEADERS_BYTES: u64 = 62;
 
-/// The same of InfiniBand: LRH 8, BTH 12, ICRC 4, VCRC 2.
+/// Bytes of headers and checksums in InfiniBand: LRH 8, BTH 12, ICRC 4, VCRC 2.
 const LOCAL_BYTES: u64 = 26;
 
 /// The RETH, in the first packet of a WRITE or, with out-of-order receive, in each.
@@ -155,9 +155,9 @@ impl Framing {
 pub struct Messages {
     /// How many messages there are.
     pub count: u64,
-    /// Their bytes, all together.
+    /// Bytes of all messages together.
     pub bytes: u64,
-    /// Those that find no other one under way.
+    /// Messages that start while no other one is under way.
     pub idle_starts: u64,
 }
 

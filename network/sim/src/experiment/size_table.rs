@@ -133,7 +133,7 @@ impl SizeTable {
                 whole: MILLION,
             }),
             Some(_) => Err(": the last line is not 100 percent of something".to_owned()),
-            None => Err(": it is empty".to_owned()),
+            None => Err(": it has no line with a size and a percentage".to_owned()),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::Experiment;
 use crate::world::Forgery;
 
-/// Whom a captured frame is of, or for.
+/// Sender or receiver of a captured frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Station {
     /// Number of the host whose IP address it bears.

@@ -109,7 +109,7 @@ pub struct Report {
 /// The skipped time of a run, in which all transfers went on at steady rates.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Their sum in seconds.
+    /// Sum of the times in seconds.
     pub seconds: f64,
     /// How many there were.
     pub times: u64,
@@ -158,11 +158,11 @@ fn is_none(timeouts: &IoTimeouts) -> bool {
 pub struct WorkloadReport {
     /// The name that the fabric file gives.
     pub name: String,
-    /// Its queue pairs.
+    /// Queue pairs of the workload.
     pub flows: u64,
-    /// Those whose transfers all completed.
+    /// Queue pairs whose transfers all completed.
     pub finished: u64,
-    /// Those whose queue pair failed.
+    /// Queue pairs that failed.
     pub failed: u64,
     /// Bytes of completed messages.
     pub bytes: u64,
@@ -178,7 +178,7 @@ pub struct WorkloadReport {
     pub fairness: Option<f64>,
     /// Completion times of finished queue pairs, in microseconds.
     pub completion_us: Option<Percentiles>,
-    /// The same, as multiples of what they take alone.
+    /// Completion times as multiples of what the transfers take alone.
     pub slowdown: Option<Percentiles>,
     /// From posting a message to its completion, in microseconds.
     pub latency_us: Option<Percentiles>,
@@ -228,7 +228,7 @@ pub struct FlowReport {
     pub start_us: f64,
     /// The time that it took, in microseconds, if it finished.
     pub completion_us: Option<f64>,
-    /// The same as a multiple of what it takes alone.
+    /// Completion time as a multiple of what the transfer takes alone.
     pub slowdown: Option<f64>,
     /// Payload bits per second that arrived, from the queue pair's first post to its last completion, or to
     /// the end of the run.
@@ -335,7 +335,7 @@ impl PortReport {
             .filter(|(_, count)| *count > 0)
     }
 
-    /// The same for a cell of a table.
+    /// Losses of the port, for a cell of a table.
     pub fn losses_text(&self) -> String {
         let losses: Vec<String> = self
             .losses()

@@ -15,7 +15,7 @@ pub struct Lossless {
     pub buffer_bytes: u32,
     /// The class that loses nothing; `None` makes all lossy.
     pub class: Option<u8>,
-    /// Its limit at each ingress.
+    /// Limit of the priority group at each ingress (xoff).
     pub xoff: Limit,
     /// Marking of that class.
     pub red: Option<Red>,

@@ -76,7 +76,7 @@ const LARGE: usize = 2048;
 /// with 24; but with 17 hosts, where all slots are in the cache, it took a quarter longer.
 const EVENTS_PER_SLOT_MIN: u32 = 24;
 
-/// So many events show how full slots are.
+/// Events after which the fill of slots is measured.
 const TUNE_AFTER: u32 = 4096;
 
 /// Slots of a window in which nodes are driven one by one: their events are nearly in order.
@@ -216,7 +216,7 @@ pub(crate) struct Events {
     limit: u64,
     /// Events behind it, unordered, by number of the slot since the start of time.
     slots: Vec<Vec<Event>>,
-    /// Which slots have any: one bit each.
+    /// Slots that have events: one bit each.
     occupied: Vec<u64>,
     shift: u32,
     far: BinaryHeap<Reverse<Event>>,

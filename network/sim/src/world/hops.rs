@@ -39,7 +39,7 @@ pub(super) struct Departure<'a> {
     pub(super) id: PacketId,
     pub(super) packet: &'a Packet,
     pub(super) content: &'a Content,
-    /// When its last bit leaves.
+    /// Time at which the packet's last bit leaves.
     pub(super) end: Time,
 }
 

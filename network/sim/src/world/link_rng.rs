@@ -53,7 +53,7 @@ impl LinkRng {
     }
 }
 
-/// So many of 2^32 parts.
+/// A part of a time, in 2^32nds.
 fn part(of: Span, parts: u32) -> Span {
     Span(((u128::from(of.0) * u128::from(parts)) >> 32) as u64)
 }

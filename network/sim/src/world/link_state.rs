@@ -90,7 +90,7 @@ impl Crossing {
     }
 }
 
-/// Which part of the network this is, and of how many.
+/// Number of this part of the network, and how many parts there are.
 #[derive(Clone, Copy)]
 pub(super) struct PartIndex {
     pub(super) part: u8,

@@ -32,7 +32,7 @@ pub struct LivePacket {
     pub entropy: u32,
     /// How many switches it may cross.
     pub hop_limit: u8,
-    /// Its operation, and whether switches may spray it.
+    /// Operation of the packet, and whether switches may spray it.
     pub kind: PacketKind,
     /// Names the packet outside; below 2^31.
     pub token: u32,

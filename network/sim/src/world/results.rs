@@ -124,7 +124,7 @@ pub struct FlowHop {
 pub struct Order {
     /// Data packets received.
     pub packets: u64,
-    /// Those with a lower PSN than the one that arrived before.
+    /// Packets with a lower PSN than the packet that arrived before them.
     pub descents: u64,
     /// Those that arrived before the one whose PSN is one lower: pairs that were swapped.
     pub swapped: u64,
@@ -147,7 +147,7 @@ pub struct Order {
 pub struct Latency {
     /// How many latencies were added.
     pub count: u64,
-    /// Their sum in nanoseconds.
+    /// Sum of the latencies in nanoseconds.
     pub sum_ns: u64,
     /// The longest in nanoseconds.
     pub max_ns: u64,
@@ -290,7 +290,7 @@ pub struct Sample {
 }
 
 impl FlowResult {
-    /// That of a flow of which nothing has been seen.
+    /// Results of a flow of which nothing has been seen.
     pub fn of_nothing() -> Self {
         Self {
             started: Time::NEVER,

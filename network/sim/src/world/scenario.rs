@@ -315,7 +315,7 @@ pub enum Transfer {
     Datagram,
     /// NVMe over Fabrics: `from` reads from the drives of `to`; messages are I/Os.
     StorageRead,
-    /// The same, and writes.
+    /// Storage, writes: the initiator sends the data.
     StorageWrite,
     /// Messages of collectives, which a [`super::Pipe`] of the plan names.
     Collective,

@@ -42,7 +42,7 @@ struct Said {
     /// When the next event is.
     next: AtomicU64,
     unfinished: AtomicU64,
-    /// It waited for a thread that had no processor.
+    /// Whether a thread waited for another one that had no processor.
     crowded: AtomicBool,
 }
 

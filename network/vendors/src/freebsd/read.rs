@@ -57,7 +57,9 @@ impl<'a> Reading<'a> {
             let head = head.trim();
             let is_known = matches!(head, "PF" | "DEFAULT") || head.starts_with("VF-");
             if self.section.is_some() || !is_known {
-                return Err(wrong("a section is PF, DEFAULT or VF-n"));
+                return Err(wrong(
+                    "a section is PF, DEFAULT or VF-n, and contains no other",
+                ));
             }
             self.section = Some(head);
             return Ok(());
@@ -66,10 +68,12 @@ impl<'a> Reading<'a> {
             let closed = self.section.take();
             return closed
                 .map(|_| ())
-                .ok_or_else(|| wrong("no section is open"));
+                .ok_or_else(|| wrong("the end of a section, and none has begun"));
         }
         let pair = line.text.trim_end_matches(';').split_once([':', '=']);
-        let (key, value) = pair.ok_or_else(|| wrong("it is no setting"))?;
+        let (key, value) = pair.ok_or_else(|| {
+            wrong("neither a setting (name : value;) nor the head of a section (PF {)")
+        })?;
         let value = value.trim();
         let string = serde_json::from_str::<String>(value).ok();
         let value = string.as_deref().unwrap_or(value.trim_matches('"'));
@@ -79,7 +83,11 @@ impl<'a> Reading<'a> {
                 self.functions = number(file, line.number, value, 0..=65_535)? as u16;
             }
             (Some(_), _) => {}
-            (None, _) => return Err(wrong("it stands in no section")),
+            (None, _) => {
+                return Err(wrong(
+                    "a setting outside of the sections PF, DEFAULT and VF-n",
+                ));
+            }
         }
         Ok(())
     }

@@ -92,7 +92,7 @@ pub(super) struct MapEntry {
 /// A threshold of a PFC profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Threshold {
-    /// So many bytes.
+    /// A size in bytes.
     Bytes(u32),
     /// A part of the shared pool.
     Percent(u8),
@@ -158,11 +158,11 @@ pub struct TxManager {
 pub struct TxQueue {
     /// The scheduling group of the queue.
     pub schedule: QueueSchedule,
-    /// Its share in packets; strict queues have none.
+    /// Weight of the queue in packets; strict queues have none.
     pub weight: u8,
     /// `queue-buffers` in bytes, or automatic.
     pub buffers: Option<u32>,
-    /// Whether it may use the shared pool.
+    /// Whether the queue may use the shared pool.
     pub shared: bool,
     /// `wred`: packets that do not take part in ECN are dropped early.
     pub wred: bool,

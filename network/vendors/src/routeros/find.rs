@@ -14,11 +14,11 @@ const PATTERN_BYTES_MAX: usize = 1 << 20;
 pub(super) enum Condition {
     /// `find` without conditions.
     Always,
-    /// All of them hold.
+    /// All conditions hold.
     All(Vec<Self>),
-    /// One of them holds.
+    /// One of the conditions holds.
     Any(Vec<Self>),
-    /// It does not hold.
+    /// The condition does not hold.
     Not(Box<Self>),
     /// A property against a value.
     Compare(String, Comparison, String),

@@ -1,4 +1,4 @@
-//! Which operations can have which algorithms.
+//! Algorithms of each operation.
 
 use super::FileTable;
 use crate::world::CollectiveWork;

@@ -25,7 +25,7 @@ const MIDDLE: u64 = STEPS as u64 * SIMPLE_STEP;
 const TRANSFER_CHUNK: u64 = 128 << 10;
 
 impl Cut {
-    /// That of a collective's protocol.
+    /// The cut of a collective's protocol.
     const fn of_protocol(protocol: CollectiveProtocol, work: CollectiveWork) -> Self {
         let in_ring = matches!(
             work,

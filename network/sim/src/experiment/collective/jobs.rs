@@ -35,11 +35,11 @@ pub(super) struct Described {
     pub(super) group: Option<String>,
     /// Without what it waits for.
     pub(super) job: Job,
-    /// Those that it waits for, by their place in the file.
+    /// Jobs that have to end before this one begins, by their place in the file.
     pub(super) after: Vec<usize>,
 }
 
-/// All of them, collectives first.
+/// All jobs, collectives first.
 pub(super) fn described(
     document: &Document,
     file: &FabricFile,

@@ -39,11 +39,11 @@ pub struct CollectiveReport {
     /// Payload that one repetition puts on the network, over all ranks: protocols with flags have more than
     /// data.
     pub network_bytes: u64,
-    /// The same within servers.
+    /// Bytes that the collective moves within servers.
     pub local_bytes: u64,
     /// Repetitions that ended at all ranks.
     pub repetitions: u64,
-    /// Those that the file asks for.
+    /// Repetitions that the file asks for.
     pub repeat: u64,
     /// When the first rank began, after computing, and when the last ended; nothing where none did.
     pub interval_us: Option<[f64; 2]>,
@@ -51,7 +51,7 @@ pub struct CollectiveReport {
     pub times_us: Vec<f64>,
     /// The mean of a repetition, of the rank whose mean is longest. It computes before that.
     pub time_us: Option<f64>,
-    /// That rank's host.
+    /// Host of the slowest rank.
     pub slowest: Option<String>,
     /// `bytes` over `time_us`, in bytes per second.
     pub algbw_bytes_per_s: Option<f64>,

@@ -12,7 +12,7 @@ const LEGS_SHOWN: usize = 1000;
 /// The critical path of a repetition, from its end back to its begin: each time what was waited for last.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PathReport {
-    /// Its length in microseconds: the sum of what follows.
+    /// Length of the path in microseconds: the sum of the parts below.
     pub total_us: f64,
     /// Time in which a host computed.
     pub compute_us: f64,

@@ -70,7 +70,7 @@ pub(super) fn why(experiment: &Experiment, results: &Results, job: u32) -> Optio
     Some(chain.text())
 }
 
-/// Who waits for whom.
+/// Ranks, each of which waits for the next.
 struct Chain<'a> {
     experiment: &'a Experiment,
     results: &'a Results,

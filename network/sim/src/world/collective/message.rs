@@ -7,7 +7,7 @@ use fabric::Time;
 pub(in crate::world) enum LocalKind {
     /// A slice has arrived.
     Data,
-    /// There is room for a slice.
+    /// The receiver has room for a slice.
     Clear,
     /// A slice of its own has left.
     Sent,

@@ -55,15 +55,15 @@ pub struct JobRank {
 pub enum RankState {
     /// All repetitions are over.
     Done,
-    /// It waits for other jobs.
+    /// The rank waits for other jobs.
     Waits(Vec<u32>),
-    /// Its time has not come.
+    /// The start time of the job has not come.
     Starts(Time),
-    /// It computes until this time.
+    /// The rank computes until this time.
     Computes(Time),
     /// Another job of the group is not over.
     Queued(u32),
-    /// It exchanges data: what each of its strands waits for.
+    /// The rank exchanges data: what each of its strands waits for.
     Runs(Vec<StrandWait>),
 }
 

@@ -10,7 +10,7 @@ use wire::Qpn;
 pub(super) struct Slice {
     pub(super) bytes: u32,
     pub(super) part: u32,
-    /// Its repetition, and its number in it.
+    /// Repetition of the part, and the slice's number in the repetition.
     pub(super) repetition: u32,
     pub(super) number: u32,
 }

@@ -154,9 +154,9 @@ pub enum CollectiveWork {
     },
     /// Recursive halving, which reduces, and doubling, which gathers.
     HalvingDoubling {
-        /// Whether it begins with halving: reduce-scatter.
+        /// Whether the schedule begins with halving: reduce-scatter.
         reduces: bool,
-        /// Whether it ends with doubling: all-gather.
+        /// Whether the schedule ends with doubling: all-gather.
         gathers: bool,
     },
     /// Everyone sends a vector to the rank after it.

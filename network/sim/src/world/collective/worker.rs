@@ -413,7 +413,7 @@ impl Worker {
         self.orders.push_back(Order::Plan { part, at: end });
     }
 
-    /// It runs when it is its turn.
+    /// Queues a part, and runs it at once if it is the next one of its seat.
     fn queue(&mut self, now: Time, part: u32) {
         self.parts[part as usize].state = PartState::Queued;
         let seat = &self.seats[self.parts[part as usize].seat as usize];

@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// The same with other queues and PFC at the port.
+    /// The settings of this host with other queues and PFC at the port.
     pub(super) fn with_port(&self, pfc: PfcConfig, queues: [QueueConfig; CLASSES]) -> Self {
         let config = HostConfig {
             pfc,
@@ -115,19 +115,19 @@ pub(super) struct Host {
     pub(super) pauses_received: u64,
     pub(super) pcie: Option<Box<PcieLink>>,
     pub(super) store: Option<Box<Store>>,
-    /// Its ranks in collectives.
+    /// Ranks of the host in collectives.
     pub(super) worker: Option<Box<Worker>>,
-    /// Its packets come from outside, and go there.
+    /// Whether the host's packets come from outside, and go there.
     pub(super) is_live: bool,
     /// Of a live host, whose queues hold one packet each: classes whose packet bears another's GID, and those
     /// whose packet bears another's MAC address.
     forged: [u8; 2],
-    /// Its place in an adapter that it shares.
+    /// Place of the host in an adapter that it shares.
     pub(super) seat: Option<Seat>,
     pub(super) function_drops: FunctionDrops,
     /// Classes of data, one bit each: those that are paused let the others go first.
     pub(super) classes: u8,
-    /// Those whose queue pairs wait for the end of a pause.
+    /// Classes whose queue pairs wait for the end of a pause.
     stopped: u8,
     random: Pcg32,
 }

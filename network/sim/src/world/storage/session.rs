@@ -66,7 +66,7 @@ pub(super) enum Work {
 pub(super) struct Io {
     /// When the program requested it.
     pub(super) begun: Time,
-    /// When its command was sent last.
+    /// Time at which the command was sent last.
     pub(super) sent: Time,
     /// How often it was sent before.
     pub(super) repeated: u32,

@@ -52,7 +52,7 @@ impl Peers {
 /// A range of the data of a collective, of which every rank has a vector.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Piece {
-    /// Where it begins.
+    /// Offset of the chunk in the rank's buffer.
     pub offset: u64,
     /// How many bytes it has.
     pub bytes: u64,
