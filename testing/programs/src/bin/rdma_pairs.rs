@@ -110,7 +110,7 @@ fn many_pairs(address: SocketAddr) -> Result<(), String> {
         let read = Payload::In(queue.buffer(BLOCK).map_err(text)?, BLOCK);
         let done = queue.call("Read", transfer(Io::Read, 1, 9, 1), read);
         let done = done.map_err(|error| format!("behind {pair} pairs: {error}"))?;
-        let data = done.buffer.ok_or("no data")?;
+        let data = done.buffer.ok_or("Read ended without data")?;
         if data[..BLOCK].iter().any(|byte| *byte != content) {
             return Err(format!("pair {pair} left another content"));
         }

@@ -108,11 +108,11 @@ enum Failure {
     Program(#[from] Error),
     #[error(transparent)]
     Host(#[from] HostError),
-    #[error("the server is gone")]
+    #[error("the server ended during the round")]
     Gone,
     #[error("no host is connected, and the server has {0} in use")]
     InUse(String),
-    #[error("blocks are wrong: {0:?}")]
+    #[error("blocks do not have what was written: {0:?}")]
     Wrong(Vec<programs::ledger::Wrong>),
 }
 
