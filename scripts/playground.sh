@@ -32,6 +32,7 @@ for file in "$static"/*; do
     *) cp "$file" "$out/" ;;
   esac
 done
+cp network/report/src/copy.js "$out/"
 cp "$CARGO_TARGET_DIR/$target/playground/rockery_playground.wasm" "$out/playground.wasm" 2>/dev/null ||
   cp "$CARGO_TARGET_DIR/$target/playground/playground.wasm" "$out/"
 bytes=$(cat "$out"/* | wc -c)

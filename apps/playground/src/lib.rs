@@ -47,6 +47,7 @@ pub const PAGE: &[PageFile] = &[
     page_file!("schema.js", JAVASCRIPT),
     page_file!("network.js", JAVASCRIPT),
     page_file!("link.js", JAVASCRIPT),
+    ("copy.js", JAVASCRIPT, report::COPY_SCRIPT),
     LIVE,
     DEVICES,
     STORAGE,
@@ -77,7 +78,9 @@ pub const SERVER_ENGINE: PageFile = (
 pub fn answer(request: &[u8], watch: &mut dyn FnMut(f64) -> bool) -> Vec<u8> {
     let request: Request = match serde_json::from_slice(request) {
         Ok(request) => request,
-        Err(error) => return bytes(&json!({ "refused": format!("no request: {error}") })),
+        Err(error) => {
+            return bytes(&json!({ "refused": format!("the request cannot be read: {error}") }));
+        }
     };
     match request.action {
         Action::Start => bytes(&json!({

@@ -87,7 +87,11 @@ pub(crate) fn report(request: &Request, watch: Watch<'_>) -> Result<Value, Value
         "title": report.title,
         "settings": settings,
         "dials": dials::of(&file),
-        "body": report::simulation::body(&experiment, &report),
+        "body": format!(
+            "<style>{}</style>{}",
+            report::table_style(),
+            report::simulation::body(&experiment, &report)
+        ),
         "text": table(&report),
         "findings": report.findings,
         "notes": report.notes,

@@ -17,6 +17,7 @@ let last = null;
 let timer = 0;
 // The file in the editor, and everything that a link holds.
 let open = MAIN;
+let mistakes = [];
 let state = { name: "", text: "", files: {}, set: {} };
 
 const editor = new Editor((text) => {
@@ -99,6 +100,7 @@ function show(answer, took) {
     report.append(head, table);
   }
   attach(report, answer.times_us, answer.loads);
+  showCopyButtons(report);
   byId("exports").hidden = false;
   byId("port-names").replaceChildren(...answer.ports.map((name) => new Option(name)));
   byId("port").value ||= answer.ports[0] ?? "";
@@ -120,11 +122,11 @@ async function remember() {
   }
 }
 
-// The report of another file stays, dimmed, while there are mistakes.
+// The report of the last run without mistakes stays, dimmed, while there are some.
 function problems(all) {
+  mistakes = all;
   byId("report").classList.toggle("stale", all.length > 0);
-  const here = all.filter((problem) => problem.line && problem.file === open);
-  editor.mark(here.map((problem) => problem.line));
+  mark();
   byId("problems").replaceChildren(...all.map((problem) => {
     const button = document.createElement("button");
     const isMain = problem.file === MAIN && problem.text.startsWith(`${MAIN}:`);
@@ -132,13 +134,23 @@ function problems(all) {
     button.onclick = () => {
       if (problem.file === MAIN || problem.file in state.files) {
         select(problem.file);
-        problems(all);
         editor.jump(problem.line, problem.column);
       }
     };
     return button;
   }));
   if (all.length > 0) say(all.length === 1 ? "one mistake" : `${all.length} mistakes`);
+}
+
+// Marks mistakes: their lines in the open file, and the tabs of all files that have some.
+function mark() {
+  const here = mistakes.filter((problem) => problem.line && problem.file === open);
+  editor.mark(here.map((problem) => problem.line));
+  for (const tab of byId("tabs").children) {
+    const count = mistakes.filter(({ file }) => file === tab.dataset.file).length;
+    tab.classList.toggle("wrong", count > 0);
+    tab.title = count > 0 ? "has a mistake" : "";
+  }
 }
 
 // Sliders for scales, choices for the rest.
@@ -203,14 +215,17 @@ function select(file) {
     const tab = document.createElement("button");
     tab.role = "tab";
     tab.textContent = name === MAIN ? mainName() : name;
+    tab.dataset.file = name;
     tab.setAttribute("aria-selected", name === file);
     tab.onclick = () => select(name);
     return tab;
   }));
+  mark();
 }
 
 function load(next) {
   state = { ...next, files: { ...next.files }, set: { ...next.set } };
+  mistakes = [];
   byId("example").value = examples.some(({ name }) => name === state.name) ? state.name : "";
   byId("port").value = "";
   command();

@@ -11,8 +11,14 @@ const BOTTOM: f64 = 40.0;
 const TOP: f64 = 12.0;
 const RIGHT: f64 = 12.0;
 
-/// Points of one line that are drawn at most: more points than pixels are not visible.
-const POINTS_MAX: usize = 800;
+/// Points of a line with steps that are drawn at most: more points than pixels are not visible.
+const STEPS_MAX: usize = 800;
+
+/// Points of another line that are drawn one by one: of more, slopes up and down would run into one block.
+const POINTS_MAX: usize = 200;
+
+/// Groups of points of a longer line: each is four units wide.
+const GROUPS: usize = 100;
 
 /// Colours that people with any colour vision tell apart (Okabe and Ito, 2008).
 pub(crate) const COLOURS: [&str; 7] = [
@@ -132,12 +138,20 @@ impl Chart<'_> {
         self.axes(&mut svg, &x, &y);
         for (index, line) in self.lines.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
+            let title = escape(&line.name);
+            if self.is_envelope(line) {
+                let _ = writeln!(
+                    svg,
+                    "<path class=\"envelope\" d=\"{}\" fill=\"{colour}\" fill-opacity=\"0.15\">\
+                     <title>{title}</title></path>",
+                    outline(line, &x, &y)
+                );
+            }
             let _ = writeln!(
                 svg,
                 "<path d=\"{}\" fill=\"none\" stroke=\"{colour}\" \
-                    stroke-width=\"1.5\"><title>{}</title></path>",
-                self.path(line, &x, &y),
-                escape(&line.name)
+                    stroke-width=\"1.5\"><title>{title}</title></path>",
+                self.path(line, &x, &y)
             );
         }
         svg += "</svg><figcaption>";
@@ -149,6 +163,9 @@ impl Chart<'_> {
                 "<span style=\"color:{colour}\">■</span> {} ",
                 escape(&line.name)
             );
+        }
+        if self.lines.iter().any(|line| self.is_envelope(line)) {
+            svg += "(line: mean; area: lowest to highest) ";
         }
         svg + "</figcaption></figure>\n"
     }
@@ -198,27 +215,23 @@ impl Chart<'_> {
         );
     }
 
-    /// The points of a line that are drawn: all, or of each group the lowest and the highest, so that a peak
-    /// between two others is seen. Of a line with steps, which rises only, every so many and the last.
+    /// Whether a line is drawn as the mean of groups of its points, in the area from lowest to highest.
+    fn is_envelope(&self, line: &Line) -> bool {
+        !self.step && line.points.len() > POINTS_MAX
+    }
+
+    /// The points of a line that are drawn: all, or the mean of each group. Of a line with steps, which rises
+    /// only, every so many and the last.
     fn drawn(&self, line: &Line) -> Vec<(f64, f64)> {
-        if line.points.len() <= POINTS_MAX {
-            return line.points.clone();
+        if self.is_envelope(line) {
+            return groups(line).map(|group| (group.at, group.mean)).collect();
         }
-        if self.step {
-            let every = line.points.len().div_ceil(POINTS_MAX);
+        if self.step && line.points.len() > STEPS_MAX {
+            let every = line.points.len().div_ceil(STEPS_MAX);
             let some = line.points.iter().step_by(every);
             return some.chain(line.points.last()).copied().collect();
         }
-        let each = (2 * line.points.len()).div_ceil(POINTS_MAX);
-        let ends = |group: &[(f64, f64)]| {
-            let by_height = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
-            let lowest = group.iter().min_by(by_height).copied();
-            let highest = group.iter().max_by(by_height).copied();
-            let mut ends: Vec<_> = lowest.into_iter().chain(highest).collect();
-            ends.sort_by(|a, b| a.0.total_cmp(&b.0));
-            ends
-        };
-        line.points.chunks(each).flat_map(ends).collect()
+        line.points.clone()
     }
 
     fn path(&self, line: &Line, x: &Scale, y: &Scale) -> String {
@@ -233,6 +246,49 @@ impl Chart<'_> {
         }
         path
     }
+}
+
+/// Neighbouring points of a long line.
+struct Group {
+    at: f64,
+    lowest: f64,
+    mean: f64,
+    highest: f64,
+}
+
+/// The points of a line in groups of the same number. The first group begins, and the last one ends, where
+/// the line does.
+fn groups(line: &Line) -> impl DoubleEndedIterator<Item = Group> {
+    let each = line.points.len().div_ceil(GROUPS);
+    let last = line.points.len().div_ceil(each) - 1;
+    let group = move |(number, points): (usize, &[(f64, f64)])| {
+        let up = || points.iter().map(|point| point.1);
+        let (first, end) = (points[0].0, points[points.len() - 1].0);
+        Group {
+            at: match number {
+                0 => first,
+                number if number == last => end,
+                _ => f64::midpoint(first, end),
+            },
+            lowest: up().fold(f64::MAX, f64::min),
+            mean: up().sum::<f64>() / points.len() as f64,
+            highest: up().fold(f64::MIN, f64::max),
+        }
+    };
+    let chunks: Vec<_> = line.points.chunks(each).enumerate().map(group).collect();
+    chunks.into_iter()
+}
+
+/// The outline of the area between lowest and highest points: along the highest, and back along the lowest.
+fn outline(line: &Line, x: &Scale, y: &Scale) -> String {
+    let above = groups(line).map(|group| (group.at, group.highest));
+    let below = groups(line).rev().map(|group| (group.at, group.lowest));
+    let mut path = String::new();
+    for (across, up) in above.chain(below) {
+        let letter = if path.is_empty() { 'M' } else { 'L' };
+        let _ = write!(path, "{letter}{:.1} {:.1}", x.at(across), y.at(up));
+    }
+    path + "Z"
 }
 
 #[cfg(test)]
@@ -278,24 +334,51 @@ mod tests {
         assert_eq!(shown_in("Gb/s", &scale(1e9)), ("Gb/s".to_owned(), 1.0));
     }
 
-    #[test]
-    fn the_peak_of_a_long_line_is_drawn() {
-        let mut points: Vec<_> = (0..20_000).map(|at| (f64::from(at), 1.0)).collect();
-        points[7_777].1 = 9.0;
-        let line = Line {
+    /// A line that alternates between 0 and 1, with one peak.
+    fn alternating(count: u32) -> Line {
+        let mut points: Vec<_> = (0..count)
+            .map(|at| (f64::from(at), f64::from(at % 2)))
+            .collect();
+        points[77].1 = 9.0;
+        Line {
             name: "a".to_owned(),
             points,
-        };
-        let chart = |step| Chart {
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_drawn_as_its_mean_within_lowest_and_highest() {
+        let chart = |step, count| Chart {
             title: "t",
             x: "x",
             y: "y",
-            lines: Vec::new(),
+            lines: vec![alternating(count)],
             step,
         };
-        let drawn = chart(false).drawn(&line);
-        assert!(drawn.contains(&(7_777.0, 9.0)) && drawn.len() <= POINTS_MAX + 2);
-        assert!(chart(true).drawn(&line).contains(&(19_999.0, 1.0)));
+        let long = chart(false, 20_000);
+        let drawn = long.drawn(&long.lines[0]);
+        assert_eq!(drawn.len(), GROUPS);
+        assert_eq!((drawn[0].0, drawn[GROUPS - 1].0), (0.0, 19_999.0));
+        assert!(drawn[1..].iter().all(|(_, mean)| *mean == 0.5), "{drawn:?}");
+        let svg = long.svg();
+        // The top of the frame is the peak, the bottom is 0.
+        let area = svg
+            .split("class=\"envelope\" d=\"")
+            .nth(1)
+            .expect("an area");
+        assert!(
+            area.starts_with("M56.0 12.0L") && area.contains("L56.0 220.0Z"),
+            "{area}"
+        );
+        assert!(svg.contains("area: lowest to highest"));
+        // Drawn point by point: a short line, and steps.
+        let short = chart(false, 200);
+        assert_eq!(short.drawn(&short.lines[0]), short.lines[0].points);
+        assert!(!short.svg().contains("envelope") && !short.svg().contains("area:"));
+        let steps = chart(true, 20_000);
+        let drawn = steps.drawn(&steps.lines[0]);
+        assert!(drawn.len() <= STEPS_MAX + 1 && drawn.ends_with(&[(19_999.0, 1.0)]));
+        assert!(!steps.svg().contains("envelope"));
     }
 
     #[test]

@@ -8,8 +8,8 @@ const WIDTH: f64 = 1000.0;
 const ROW: f64 = 110.0;
 const MARGIN: f64 = 30.0;
 
-/// Nodes of one row that still get their names written.
-const NAMED: usize = 32;
+/// Width of a letter of a name at most, and the distance between names.
+const LETTER: f64 = 6.5;
 
 /// What an SVG file of its own has, which a page has in its style.
 const STYLE: &str = "<style>text { font: 11px sans-serif; fill: #444; } \
@@ -121,17 +121,24 @@ impl Drawing {
     fn picture(&self, more: &str) -> String {
         let rows = self.nodes_by_row();
         let height = MARGIN * 2.0 + ROW * (rows.len().saturating_sub(1)) as f64;
-        let end = if more.is_empty() { ">\n" } else { more };
+        let (class, end) = match more {
+            "" => (" class=\"network\"", ">\n"),
+            more => ("", more),
+        };
         let mut svg = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"the network\"{end}"
+            "<svg{class} viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"the network\"{end}"
         );
         let places = places(&rows, self.nodes.len(), height);
         for (number, link) in self.links.iter().enumerate() {
             draw_link(&mut svg, number, link, link.nodes.map(|node| places[node]));
         }
         for row in &rows {
+            let letters = row
+                .iter()
+                .map(|node| self.nodes[*node].name.chars().count());
+            let name = LETTER * (1 + letters.max().unwrap_or(0)) as f64;
+            let is_named = name * row.len() as f64 <= WIDTH - 2.0 * MARGIN;
             for node in row {
-                let is_named = row.len() <= NAMED;
                 draw_node(&mut svg, &self.nodes[*node], places[*node], is_named);
             }
         }
@@ -357,6 +364,21 @@ mod tests {
         assert_eq!(drawing().rows(), [2, 2, 1, 0, 0]);
         assert_eq!(Drawing::default().rows(), [0; 0]);
         assert!(Drawing::default().svg().starts_with("<svg"));
+    }
+
+    #[test]
+    fn names_are_written_where_a_row_has_room_for_them() {
+        let row = |count: usize| Drawing {
+            nodes: (10..10 + count)
+                .map(|number| DrawnNode {
+                    name: format!("edge{number}"),
+                    ..DrawnNode::default()
+                })
+                .collect(),
+            ..Drawing::default()
+        };
+        let named = |count| row(count).svg().matches("<text").count();
+        assert_eq!((named(20), named(21)), (20, 0));
     }
 
     #[test]

@@ -1,13 +1,18 @@
-//! Results as HTML without scripts or references, which opens offline in any browser: whole pages, and parts
-//! of them.
+//! Results as HTML without references, which opens offline in any browser: whole pages, and parts of them.
+//! The only script is that of the buttons that copy commands.
 #![forbid(unsafe_code)]
 
 mod chart;
 mod drawing;
 pub mod simulation;
+mod table;
 
 pub use chart::{Chart, Line};
 pub use drawing::{Drawing, DrawnLink, DrawnNode};
+pub use table::{rows, table_style};
+
+/// `showCopyButtons(element)` in JavaScript, for pages that contain findings.
+pub const COPY_SCRIPT: &str = include_str!("copy.js");
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #667; --paper: #fff; --rule: #d8dde3; }
@@ -20,14 +25,16 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size
 th, td { text-align: right; padding: .2rem .7rem; border-bottom: 1px solid var(--rule); }
 th:first-child, td:first-child { text-align: left; }
 th { font-weight: 600; color: var(--soft); }
-.scroll { overflow-x: auto; } .soft { color: var(--soft); }
+.soft { color: var(--soft); }
 .finding { border-left: 4px solid #888; padding: .4rem .9rem; margin: .7rem 0; }
 .broken { border-color: #c62828; } .slow { border-color: #ef8c00; } .note { border-color: #1976d2; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 1rem; }
 figure { margin: 0; } figcaption { font-size: .85rem; color: var(--soft); }
 svg { width: 100%; height: auto; } svg text { fill: var(--soft); font: 11px system-ui, sans-serif; }
-svg .axis { stroke: var(--rule); } pre { overflow-x: auto; font-size: .8rem; }
-.finding code { user-select: all; white-space: pre-wrap; }
+@media (max-width: 40rem) { svg.network text { font-size: 22px; } }
+svg .axis { stroke: var(--rule); } summary h2 { display: inline; } pre { overflow-x: auto; font-size: .8rem; }
+.finding code { user-select: all; white-space: pre-wrap; overflow-wrap: anywhere; }
+.finding button { font: inherit; font-size: .8rem; margin-left: .5rem; }
 ";
 
 /// The beginning of a page with this title.
@@ -35,9 +42,15 @@ pub fn head(title: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\
          <meta name=\"viewport\" content=\"width=device-width\">\
-         <style>{STYLE}</style></head><body>\n<h1>{0}</h1>\n",
-        escape(title)
+         <style>{STYLE}{1}</style></head><body>\n<h1>{0}</h1>\n",
+        escape(title),
+        table_style()
     )
+}
+
+/// The end of a page with findings.
+fn tail() -> String {
+    format!("<script>\n{COPY_SCRIPT}showCopyButtons(document);\n</script></body></html>\n")
 }
 
 /// Escapes the characters of markup.
@@ -46,18 +59,4 @@ pub fn escape(text: &str) -> String {
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
-}
-
-/// A table of a head and rows.
-pub fn rows(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let cells = |cells: Vec<String>, tag: &str| {
-        let cells: String = cells
-            .iter()
-            .map(|cell| format!("<{tag}>{}</{tag}>", escape(cell)))
-            .collect();
-        format!("<tr>{cells}</tr>\n")
-    };
-    let head = cells(head.iter().map(|cell| (*cell).to_owned()).collect(), "th");
-    let body: String = rows.map(|row| cells(row, "td")).collect();
-    format!("<div class=\"scroll\"><table>{head}{body}</table></div>\n")
 }

@@ -14,7 +14,7 @@ use sim::report::{
     slowest, table,
 };
 
-use crate::{Chart, Line, escape, head, rows};
+use crate::{Chart, Line, escape, head, rows, tail};
 
 /// Ports whose queues are plotted: those that ever had the longest.
 const PLOTTED: usize = 6;
@@ -34,7 +34,7 @@ pub fn page(experiment: &Experiment, report: &Report) -> String {
     };
     let mut page = head(title);
     page += &body(experiment, report);
-    page + "</body></html>\n"
+    page + &tail()
 }
 
 /// All sections of the page, for a page of another kind.
@@ -56,7 +56,7 @@ pub fn body(experiment: &Experiment, report: &Report) -> String {
     body += &ports(&report.ports);
     let _ = writeln!(
         body,
-        "<h2>As text</h2>\n<pre>{}</pre>",
+        "<details><summary><h2>As text</h2></summary>\n<pre>{}</pre></details>",
         escape(&table(report))
     );
     body
@@ -95,7 +95,8 @@ fn finding(finding: &Finding, seen: &str) -> String {
         Severity::Note => "note",
     };
     format!(
-        "<div class=\"finding {class}\"><b>{}</b><br>Cause: {}<br>Do: <code>{}</code></div>\n",
+        "<div class=\"finding {class}\"><b>{}</b><br>Cause: {}<br>Do: <code>{}</code>\
+         <button type=\"button\" class=\"copy\" hidden>Copy</button></div>\n",
         escape(seen),
         escape(&finding.cause),
         escape(&finding.instead)
@@ -122,12 +123,12 @@ fn workloads(report: &Report) -> String {
         "Gb/s",
         "fairness",
         "FCT p50 µs",
-        "p90",
-        "p99",
+        "FCT p90 µs",
+        "FCT p99 µs",
         "slowdown p50",
-        "p99",
+        "slowdown p99",
         "latency p50 µs",
-        "p99",
+        "latency p99 µs",
         "resent",
         "timeouts",
         "CNPs",

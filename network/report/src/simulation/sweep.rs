@@ -8,7 +8,7 @@ use sim::report::{
 };
 
 use crate::chart::COLOURS;
-use crate::{Chart, Line, escape, head, rows};
+use crate::{Chart, Line, escape, head, rows, tail};
 
 /// The field that makes no line of its own: runs that differ in it alone are repetitions.
 const SEED: &str = "seed";
@@ -37,7 +37,7 @@ pub fn sweep_page(runs: &[(usize, Report)]) -> String {
         page += "<h2>Collectives</h2>\n";
         page += &rows(&names, values.iter().cloned());
     }
-    page + "</body></html>\n"
+    page + &tail()
 }
 
 /// What varies, in a sentence.

@@ -7,6 +7,7 @@ mod ci;
 mod errors;
 mod faults;
 mod playground;
+mod reports;
 mod runner;
 mod services;
 mod site;

@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 use programs::{Browser, Chromium, Firefox, Rockery, workspace};
 use serde_json::{Value, json};
 
+use crate::reports::{beyond_the_edge, show_at_width};
+
 /// A run in WebAssembly, on a busy machine.
 const SECONDS: u64 = 240;
 /// The page has completed the run.
@@ -175,6 +177,8 @@ fn expect_mistake_at_its_line(browser: &mut impl Browser) {
     );
     let is_dimmed = "report.classList.contains('stale')";
     assert_eq!(browser.value(is_dimmed).expect("a state"), true);
+    let is_marked = "document.querySelector('[role=tab]').classList.contains('wrong')";
+    assert_eq!(browser.value(is_marked).expect("a state"), true);
 }
 
 /// The address has what was typed, and the name of an example that was chosen.
@@ -195,15 +199,18 @@ fn expect_address_to_follow(browser: &mut impl Browser) {
     browser.wait_for(IDLE, SECONDS).expect("a report");
 }
 
-/// No part of the page is wider than the screen of a telephone.
-fn expect_narrow_page_to_fit(browser: &mut Chromium) {
-    let size = json!({ "width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": false });
-    browser
-        .command("Emulation.setDeviceMetricsOverride", size)
-        .expect("a small screen");
-    let width = browser.value("document.documentElement.scrollWidth");
-    let width = width.expect("a width").as_u64();
-    assert!(width.is_some_and(|width| width <= 390), "{width:?}");
+/// No part of the page is wider than the screen, also of a telephone.
+fn expect_page_to_fit(browser: &mut Chromium) {
+    for width in [1280, 390] {
+        show_at_width(browser, width);
+        let page = browser.value("document.documentElement.scrollWidth");
+        let page = page.expect("a width").as_u64();
+        assert!(
+            page.is_some_and(|page| page <= u64::from(width)),
+            "{page:?}"
+        );
+        assert_eq!(beyond_the_edge(browser, "#report"), "", "at {width} px");
+    }
 }
 
 /// Ctrl+Space completes a field, and then its value.
@@ -400,5 +407,5 @@ fn rockery_web_serves_the_page_with_its_own_simulator() {
     );
     expect_mistake_at_its_line(&mut browser);
     expect_address_to_follow(&mut browser);
-    expect_narrow_page_to_fit(&mut browser);
+    expect_page_to_fit(&mut browser);
 }
