@@ -94,7 +94,7 @@ pub(crate) enum Error {
     #[error(
         "--private needs a network namespace, and this system allows none ({0}): call it as root, or \
          allow user namespaces (sysctl user.max_user_namespaces, or \
-         kernel.apparmor_restrict_unprivileged_userns)"
+         kernel.apparmor_restrict_unprivileged_userns); in a chroot the kernel makes none, so use a container"
     )]
     NoNetworkNamespace(io::Error),
     /// A file that is no trace.

@@ -57,16 +57,45 @@ fn version(release: &str) -> Option<(u32, u32)> {
 }
 
 /// Tries `rockery run --private`, which needs a user namespace where this is not root.
+/// Without `/proc` nothing else can be looked at.
+pub(super) fn of_proc() -> Option<Finding> {
+    fs::symlink_metadata("/proc/self/exe").err().map(|_| {
+        Finding::new(
+            Level::Broken,
+            "/proc",
+            "not mounted: rockery finds its libraries and the limits of processes there",
+            "mount -t proc proc /proc",
+        )
+    })
+}
+
+/// Whether the root directory of a process with these mounts (proc_pid_mountinfo(5)) is no mount point, as
+/// after chroot(2).
+fn is_chroot(mounts: &str) -> bool {
+    !mounts
+        .lines()
+        .any(|line| line.split(' ').nth(4) == Some("/"))
+}
+
 fn of_namespaces() -> Finding {
     let subject = "namespaces";
     let refused = |reason: String| {
+        let remedy = match fs::read_to_string("/proc/self/mountinfo") {
+            Ok(mounts) if is_chroot(&mounts) => {
+                "this is a chroot, in which the kernel makes no user namespaces (unshare(2)): use a \
+                 container, or call rockery as root"
+            }
+            _ => {
+                "allow user namespaces (sysctl user.max_user_namespaces, \
+                 kernel.apparmor_restrict_unprivileged_userns; the container's seccomp profile)"
+            }
+        };
         note(
             subject,
             format!(
-                "refused, so rockery run --private, --view namespace and rockery lab do: {reason}"
+                "refused, so rockery run --private, --view namespace and rockery lab do not work: {reason}"
             ),
-            "allow user namespaces (sysctl user.max_user_namespaces, \
-             kernel.apparmor_restrict_unprivileged_userns; the container's seccomp profile)",
+            remedy,
         )
     };
     let own = match companion::own_path() {
@@ -186,6 +215,13 @@ mod tests {
         assert_eq!(version("4.19-rc1"), Some((4, 19)));
         assert_eq!(version("odd"), None);
         assert!(version("4.18.0").unwrap() < KERNEL && version("10.0").unwrap() > KERNEL);
+    }
+
+    #[test]
+    fn a_root_directory_that_is_no_mount_point_is_a_chroot() {
+        let inside = "71 45 0:39 / /proc rw,relatime - proc proc rw\n";
+        let outside = format!("45 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n{inside}");
+        assert!(is_chroot(inside) && !is_chroot(&outside));
     }
 
     #[test]

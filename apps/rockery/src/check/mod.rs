@@ -101,12 +101,7 @@ impl Finding {
 /// # Errors
 /// When standard output cannot be written.
 pub(crate) fn act(what: &Check) -> Result<ExitCode, Error> {
-    let mut findings = vec![of_libraries(), of_devices()];
-    findings.extend(of_port());
-    findings.push(trial::result());
-    findings.extend(kernel::findings());
-    findings.extend(others::devices(&Folders::of_this_machine()));
-    findings.extend(others::variables(|name| std::env::var(name).ok()));
+    let findings = kernel::of_proc().map_or_else(all, |finding| vec![finding]);
     match what.format {
         Format::Text => output::print(page::text(&findings))?,
         Format::Json => output::json(page::json(&findings))?,
@@ -119,6 +114,16 @@ pub(crate) fn act(what: &Check) -> Result<ExitCode, Error> {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     })
+}
+
+fn all() -> Vec<Finding> {
+    let mut findings = vec![of_libraries(), of_devices()];
+    findings.extend(of_port());
+    findings.push(trial::result());
+    findings.extend(kernel::findings());
+    findings.extend(others::devices(&Folders::of_this_machine()));
+    findings.extend(others::variables(|name| std::env::var(name).ok()));
+    findings
 }
 
 fn worst(findings: &[Finding]) -> Level {

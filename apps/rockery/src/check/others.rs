@@ -18,7 +18,7 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    /// Those of this machine.
+    /// Folders of this machine.
     pub(super) fn of_this_machine() -> Self {
         Self {
             sys: "/sys".into(),

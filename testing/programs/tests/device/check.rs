@@ -147,6 +147,37 @@ fn what_the_kernel_refuses_is_a_note_where_programs_run_without_it() {
     assert_eq!(finding(&document(&found), "seccomp"), None);
 }
 
+/// Runs what follows as another user in a chroot with folders of this machine.
+const CHROOT: &str = "mount -t tmpfs tmpfs /mnt && for folder in $1; do \
+                      mkdir -p /mnt/root/$folder && mount --rbind /$folder /mnt/root/$folder || exit 1; \
+                      done && shift && exec chroot --userspec=65534:65534 /mnt/root \"$@\"";
+
+#[test]
+fn in_a_chroot_programs_run_and_missing_namespaces_are_explained() {
+    let own = programs::workspace();
+    let folders = |more: &str| {
+        format!(
+            "bin etc lib lib64 sys tmp usr {more} {}",
+            own.to_string_lossy().trim_start_matches('/')
+        )
+    };
+    let with_proc = folders("dev proc");
+    let inside = ["unshare", "--mount", "sh", "-c", CHROOT, "sh", &with_proc];
+    let found = document(&check(&inside, &["--format", "json"]).expect_success());
+    let (level, _) = finding(&found, "transfer").expect("a transfer");
+    assert_eq!(level, "ok", "{found}");
+    let finished = check(&inside, &[]).expect_success();
+    let remedy = "this is a chroot, in which the kernel makes no user namespaces";
+    assert!(finished.output.contains(remedy), "{}", finished.output);
+
+    let without = folders("dev");
+    let inside = ["unshare", "--mount", "sh", "-c", CHROOT, "sh", &without];
+    let finished = check(&inside, &[]);
+    assert!(!finished.succeeded(), "{}", finished.output);
+    let remedy = "mount -t proc proc /proc";
+    assert!(finished.output.contains(remedy), "{}", finished.output);
+}
+
 #[test]
 fn a_machine_without_an_interface_that_is_up_runs_no_rdma_programs() {
     let alone = Namespace::alone().expect("a namespace");
