@@ -1,7 +1,10 @@
-//! The packages of Debian and Ubuntu that have RDMA programs, for programs that are not installed.
+//! The packages of Debian and Ubuntu that have RDMA programs, for programs that are not installed, and
+//! folders that are not on `PATH`, for those that are.
+
+use std::path::Path;
 
 /// Programs, with `*` for any characters, and their package.
-const PACKAGES: [(&[&str], &str); 9] = [
+const PACKAGES: [(&[&str], &str); 10] = [
     (&["ib_*_bw", "ib_*_lat", "raw_ethernet_*"], "perftest"),
     (&["ibv_*"], "ibverbs-utils"),
     (
@@ -29,11 +32,15 @@ const PACKAGES: [(&[&str], &str); 9] = [
             "ibaddr",
             "ibnetdiscover",
             "ibping",
+            "iblinkinfo",
+            "ibqueryerrors",
             "perfquery",
+            "sminfo",
             "smpquery",
         ],
         "infiniband-diags",
     ),
+    (&["opensm"], "opensm"),
     (&["ucx_*"], "ucx-utils"),
     (&["fi_*"], "libfabric-bin"),
     (&["qperf"], "qperf"),
@@ -41,8 +48,20 @@ const PACKAGES: [(&[&str], &str); 9] = [
     (&["nvme"], "nvme-cli"),
 ];
 
+/// Folders with programs of administrators. Debian has them on `PATH` for root alone.
+const FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
 /// What to do where a program is missing.
 pub(crate) fn advice(program: &str) -> String {
+    advice_for(program, &FOLDERS)
+}
+
+fn advice_for(program: &str, folders: &[&str]) -> String {
+    let mut folders = folders.iter();
+    let folder = folders.find(|folder| Path::new(folder).join(program).is_file());
+    if let Some(folder) = folder.filter(|_| !program.contains('/')) {
+        return format!("it is in {folder}, which is not on PATH: call PATH=$PATH:{folder}");
+    }
     let package = PACKAGES
         .iter()
         .find(|(programs, _)| programs.iter().any(|pattern| is_match(pattern, program)));
@@ -74,12 +93,27 @@ mod tests {
             ("fi_info", "libfabric-bin"),
         ] {
             assert_eq!(
-                advice(program),
+                advice_for(program, &[]),
                 format!("it is in the package {package} (apt install {package})")
             );
         }
         for program in ["my-test", "ib_bw", "ibv_", "./ib_write_bw"] {
-            assert!(advice(program).contains("PATH"), "{program}");
+            assert!(advice_for(program, &[]).contains("PATH"), "{program}");
         }
+    }
+
+    #[test]
+    fn a_program_of_another_folder_is_found_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        std::fs::write(folder.path().join("ibstat"), "").unwrap();
+        let found = advice_for("ibstat", &["/nowhere", path]);
+        assert_eq!(
+            found,
+            format!("it is in {path}, which is not on PATH: call PATH=$PATH:{path}")
+        );
+        assert!(advice_for("opensm", &[path]).contains("apt install opensm"));
+        // A path is looked for at one place.
+        assert!(!advice_for("./ibstat", &[path]).contains("not on PATH"));
     }
 }
