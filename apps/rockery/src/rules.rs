@@ -51,13 +51,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_rule_has_a_section_of_its_own() {
+    fn the_page_has_a_section_for_each_rule_in_order_and_for_nothing_else() {
+        let headings: Vec<&str> = MANUAL
+            .lines()
+            .filter_map(|line| line.strip_prefix("### "))
+            .collect();
+        let rules: Vec<&str> = doctor::RULES.iter().map(|entry| entry.rule).collect();
+        assert_eq!(headings, rules);
+    }
+
+    #[test]
+    fn each_rule_has_a_section_with_its_consequence_and_specification() {
         for entry in doctor::RULES {
             let rule = entry.rule;
             let text = section(rule).unwrap_or_else(|| panic!("{rule} has no section"));
             let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(line.contains("Consequence: "), "{rule}: {line}");
-            assert!(line.contains("Specification: "), "{rule}: {line}");
+            let specification = format!("Specification: {}", entry.specification);
+            assert!(line.contains(&specification), "{rule}: {line}");
             assert!(!text.contains("\n#"), "{rule}: {text}");
             assert!(!without_links(text).contains("]("), "{rule}");
         }
