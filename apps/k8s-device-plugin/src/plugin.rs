@@ -7,9 +7,9 @@ use command::device_plugin::DEVICES_MAX;
 /// A file or folder of the node that a container gets, read-only.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Mount {
-    /// Its path on the node.
+    /// Path of the file on the node.
     pub(crate) host: String,
-    /// Its path in the container.
+    /// Path of the file in the container.
     pub(crate) container: String,
 }
 

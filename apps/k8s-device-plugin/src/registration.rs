@@ -23,7 +23,7 @@ pub(crate) async fn register(plugin: &Plugin, kubelet: &Path) -> Result<(), Stri
     let call = tokio::time::timeout(TIMEOUT, call(plugin, kubelet));
     let done = call
         .await
-        .map_err(|_| "no answer".to_owned())
+        .map_err(|_| format!("the kubelet did not answer within {} s", TIMEOUT.as_secs()))
         .and_then(|done| done);
     done.map_err(|reason| format!("{}: {reason}", kubelet.display()))
 }

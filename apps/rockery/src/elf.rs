@@ -10,7 +10,7 @@ pub(crate) struct Elf {
     pub(crate) bits: u8,
     /// Architecture: the field `e_machine` of the ELF header.
     pub(crate) machine: u16,
-    /// Whether it names a dynamic linker (a PT_INTERP header).
+    /// Whether the program names a dynamic linker (a PT_INTERP header).
     pub(crate) dynamic: bool,
 }
 

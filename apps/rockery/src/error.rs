@@ -64,7 +64,7 @@ pub(crate) enum Error {
     NoLibrary {
         /// The library's name.
         library: &'static str,
-        /// Where it was looked for.
+        /// Folders that were searched.
         looked: String,
     },
     /// Libraries that cargo built, which are links into its folder.
@@ -291,13 +291,13 @@ pub(crate) enum Error {
     NoSuchPort {
         /// The name that was given.
         name: String,
-        /// Some of the ports, by name.
+        /// Names of some of the ports.
         there: String,
     },
     /// No queue pair has this name, or several.
     #[error(transparent)]
     NoSuchQueuePair(#[from] ::sim::experiment::NoQueuePair),
-    /// Functions that are not there, or words that mean nothing to them.
+    /// An SR-IOV function that does not exist, or an unknown setting of one.
     #[error("{0}")]
     Functions(String),
     /// A sweep with too many runs.

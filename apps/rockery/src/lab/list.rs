@@ -60,7 +60,7 @@ fn list(only: Option<&str>, json: bool) -> Result<bool, Error> {
                 output::json(serde_json::to_string(&status).unwrap_or_default())?;
             }
             Ok(status) => output::print(text(&status))?,
-            // Its socket was listed before it ended.
+            // The lab ended after its socket was listed.
             Err(error) if error.is_gone() => {}
             Err(error) => {
                 all = false;

@@ -86,7 +86,7 @@ pub(crate) enum Lab {
         /// The nodes or ports at its ends, such as sender0-crs504. All links between them change.
         #[arg(value_name = "A-B")]
         ends: String,
-        /// Whether it works from now on.
+        /// State of the link from this moment on.
         state: LinkState,
     },
     /// Write packets of a port to a file, in both directions, pause frames included, until the lab ends.

@@ -157,7 +157,9 @@ fn live_flows(plan: &Plan) -> Result<Vec<(u32, Flow)>, Error> {
         .map(|(_, flow)| u64::from(flow.message_bytes) * u64::from(flow.depth))
         .sum();
     match found.len() {
-        0 => Err(refused("no workload is between live hosts".to_owned())),
+        0 => Err(refused(
+            "no workload has both its hosts live: set `live = true` for them".to_owned(),
+        )),
         count if count > FLOWS_MAX => Err(refused(format!(
             "{count} queue pairs run live, where {FLOWS_MAX} are the most"
         ))),

@@ -152,7 +152,9 @@ fn lossless(what: &Probe, together: &[StreamOutcome], found: &[Finding]) -> Stri
         |why: &str| format!("whether the class of DSCP {dscp} is lossless is unknown: {why}\n");
     match together {
         [] => unknown("it takes two hosts with --listen, --load and --from"),
-        _ if together.iter().any(|stream| stream.end.is_none()) => unknown("not all hosts sent"),
+        _ if together.iter().any(|stream| stream.end.is_none()) => {
+            unknown("not all hosts sent until the end")
+        }
         _ if !together.iter().all(StreamOutcome::is_of_the_network) => {
             unknown("a program did not keep up with the rate; try a lower one")
         }

@@ -146,7 +146,7 @@ fn location(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Another file for what belongs to one: its name, and more.
+/// A file beside another one: its name, and `more` behind it.
 pub(super) fn beside(path: &Path, more: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(more);

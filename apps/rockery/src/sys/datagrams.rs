@@ -13,7 +13,7 @@ const RECEIVE_BUFFER: i32 = 8 << 20;
 /// A packet that arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
-    /// Where it comes from.
+    /// Address of the sender.
     pub(crate) source: SocketAddr,
     /// The address that it was sent to.
     pub(crate) destination: IpAddr,

@@ -12,7 +12,7 @@ const HOSTS_MAX: usize = 256;
 pub(super) fn now() -> Value {
     ask_all("labs", ::lab::labs(), |name: String| match asked(&name) {
         Ok((status, ports)) => Answer::Figures(figures(&status, &ports)),
-        // Its socket was listed before it ended.
+        // The lab ended after its socket was listed.
         Err(error) if error.is_gone() => Answer::Ended,
         Err(error) => Answer::Problem(shown(&format!("{name}: {error}"))),
     })

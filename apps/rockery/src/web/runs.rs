@@ -35,7 +35,7 @@ struct Place<'a>(&'a Runs);
 #[derive(Debug)]
 struct Ended {
     status: ExitStatus,
-    /// Its standard output.
+    /// Standard output of the run.
     answer: Vec<u8>,
     /// The begin of its standard error.
     errors: String,
