@@ -83,7 +83,7 @@ if ((${#missing[@]})); then
     die "apt-get could not install ${missing[*]}"
 fi
 
-# Rust: what is there, if it is new enough; else from rustup, which Debian has from version 13 on.
+# Rust: what is there, if it is new enough; else from rustup, which is a package of Debian from version 13 on.
 wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
 new_enough() {
   local found
@@ -92,6 +92,10 @@ new_enough() {
 }
 if ! new_enough; then
   echo "packages: installing Rust, at least $wanted" >&2
+  if ! command -v rustup >/dev/null && apt-cache show rustup >/dev/null 2>&1 &&
+    { ((EUID == 0)) || command -v sudo >/dev/null; }; then
+    twice as_root apt-get install -y -q --no-install-recommends rustup || true
+  fi
   if ! command -v rustup >/dev/null; then
     curl --proto '=https' --tlsv1.2 -sSf --retry 2 https://sh.rustup.rs |
       sh -s -- -y --profile minimal -c clippy -c rustfmt --no-modify-path ||
