@@ -195,8 +195,8 @@ mod tests {
     #[test]
     fn a_file_that_is_no_distribution_is_refused_with_its_line() {
         for (text, expected) in [
-            ("", "it is empty"),
-            ("# nothing\n", "it is empty"),
+            ("", "it has no line with a size"),
+            ("# nothing\n", "it has no line with a size"),
             ("100 50\n", "the last line is not 100 percent"),
             ("0 100\n", "the last line is not 100 percent"),
             ("100 50\n90 100\n", ", line 2: both numbers grow"),

@@ -66,7 +66,7 @@ fn mistakes_of_a_list_have_their_line() {
             "from,to,start_ns\n".to_owned(),
             "line 1: the column bytes is missing",
         ),
-        (head.to_owned(), "it lists nothing"),
+        (head.to_owned(), "it has no line with a transfer"),
         (
             format!("{head}h0,h1,5\n"),
             "line 2: 3 cells, and the head has 4",
@@ -77,9 +77,12 @@ fn mistakes_of_a_list_have_their_line() {
         ),
         (
             format!("{head}h0,h0,5,0\n"),
-            "line 2: a host sends to itself",
+            "line 2: sender and receiver are the same host",
         ),
-        (format!("{head}h0,h1,0,0\n"), "line 2: nothing is sent"),
+        (
+            format!("{head}h0,h1,0,0\n"),
+            "line 2: the message has 0 bytes",
+        ),
         (
             format!("{head}h0,h1,-5,0\n"),
             "line 2: bytes: \"-5\" is no number up to 2147483648",
@@ -271,7 +274,11 @@ const MATRIX_MISTAKES: &[(&str, &str, &str)] = &[
     ),
     ("Triggers 0", "Failures 1", "line 4: failures are not read"),
     ("7->0", "8->0", "line 7: node 8, and Nodes is 8"),
-    ("7->0", "0->0", "line 7: a host sends to itself"),
+    (
+        "7->0",
+        "0->0",
+        "line 7: sender and receiver are the same host",
+    ),
     ("7->0", "7>0", "line 7: \"7>0\" is no connection"),
     ("7->0", "-7->0", "line 7: \"-7\" is no number"),
     ("start 1.5 ", "", "line 7: start is missing"),
@@ -282,7 +289,7 @@ const MATRIX_MISTAKES: &[(&str, &str, &str)] = &[
         "is later than any run ends",
     ),
     ("size 1\n", "\n", "line 7: size is missing"),
-    ("size 1\n", "size 0\n", "line 7: nothing is sent"),
+    ("size 1\n", "size 0\n", "line 7: the message has 0 bytes"),
     (
         "size 1\n",
         "size 2147483649\n",

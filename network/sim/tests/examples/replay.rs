@@ -96,7 +96,7 @@ fn what_cannot_be_replayed_is_named() {
         (
             "rockery-verbs-record 1\n1 2 3 write",
             pair.to_owned(),
-            "calls.txt, line 2: the call is missing",
+            "calls.txt, line 2: field 4 has to be post, receive or done",
         ),
         (
             "rockery-verbs-record 1\n",
