@@ -1,56 +1,18 @@
 //! The waiting times of flows, compared with the counters of the ports themselves.
 
-use fabric::config::{Limit, Red, RedAt};
-use fabric::topology::{LinkConfig, star};
-use fabric::{Drop, FRAME_OVERHEAD_BYTES, Rate, Span, Spread, Time};
-use rnic::CongestionConfig;
-use sim::world::{
-    Flow, FlowHop, HostConfig, Lossless, Results, Scenario, Watch, World, lossless_switches,
-};
+use fabric::{Drop, FRAME_OVERHEAD_BYTES, Span};
+use sim::world::{FlowHop, Lossless, Results, Watch};
 
-const RECEIVER: u32 = 3;
+use super::three_to_one::{RECEIVER, marking, three_to_one};
 
-/// Three hosts write to a fourth.
+/// Three hosts write to a fourth, with the waiting times of flows and samples of ports.
 fn incast(common: &Lossless, loss: u32) -> Results {
-    let link = LinkConfig {
-        loss,
-        ..LinkConfig::new(Rate::from_gbps(100), Span::from_ns(500))
+    let watch = Watch {
+        sample_every: Some(Span::from_ns(100)),
+        hops: true,
+        ..Watch::default()
     };
-    let topology = star(4, link).unwrap();
-    let host = HostConfig {
-        congestion: CongestionConfig::Off,
-        timeout: 8,
-        ..HostConfig::new()
-    };
-    let flow = |from| Flow {
-        messages: 20,
-        depth: 4,
-        ..Flow::write(from, RECEIVER, 50_000)
-    };
-    let scenario = Scenario {
-        switches: lossless_switches(&topology, common),
-        topology,
-        spread: Spread::Hash,
-        hash_seed: 0,
-        reaction: None,
-        cards: Vec::new(),
-        traces: Vec::new(),
-        hosts: vec![host; 4],
-        flows: (0..3).map(flow).collect(),
-        seed: 1,
-        end: Time::from_ns(50_000_000),
-        threads: 1,
-        watch: Watch {
-            sample_every: Some(Span::from_ns(100)),
-            hops: true,
-            ..Watch::default()
-        },
-        skip_steady: None,
-        collectives: None,
-    };
-    let mut world = World::new(&scenario).unwrap();
-    world.run();
-    world.results()
+    three_to_one(common, loss, watch, None)
 }
 
 /// The hop of a flow that leads to the receiver.
@@ -60,20 +22,7 @@ fn last(results: &Results, flow: usize) -> FlowHop {
 
 #[test]
 fn waits_marks_and_pauses_add_up_to_what_ports_count() {
-    let red = Red {
-        min_bytes: 10_000,
-        max_bytes: 200_000,
-        probability: u32::MAX / 5,
-        mark: true,
-        drop: false,
-        at: RedAt::Dequeue,
-    };
-    let common = Lossless {
-        xoff: Limit::Static(60_000),
-        red: Some(red),
-        ..Lossless::default()
-    };
-    let results = incast(&common, 0);
+    let results = incast(&marking(), 0);
     let port = &results.switches[0].ports[RECEIVER as usize].queues[3];
     let hops: Vec<FlowHop> = (0..3).map(|flow| last(&results, flow)).collect();
     let sum = |of: fn(&FlowHop) -> u64| hops.iter().map(of).sum::<u64>();

@@ -1,17 +1,12 @@
 //! The life of a queue pair, beside what the run itself counts.
 
-use fabric::config::{Limit, Red, RedAt};
-use fabric::topology::{LinkConfig, star};
-use fabric::{Drop, Rate, Span, Spread, Time};
-use rnic::CongestionConfig;
+use fabric::{Drop, Time};
 use sim::world::{
-    Flow, HostConfig, Life, LifeEvent, LifePlace, LifeRecord, Loss, Lossless, Results, Scenario,
-    Traced, Watch, World, lossless_switches,
+    Flow, Life, LifeEvent, LifePlace, LifeRecord, Loss, Lossless, Results, Traced, Watch,
 };
 use wire::{Message, Syndrome};
 
-const RECEIVER: u32 = 3;
-const MESSAGES: u64 = 20;
+use super::three_to_one::{MESSAGES, RECEIVER, marking, three_to_one};
 
 /// Three hosts write to a fourth. The first one's queue pair is watched.
 fn incast(common: &Lossless, loss: u32, traced: Option<Traced>) -> Results {
@@ -25,59 +20,11 @@ fn incast_with(
     traced: Option<Traced>,
     more: Option<Flow>,
 ) -> Results {
-    let link = LinkConfig {
-        loss,
-        ..LinkConfig::new(Rate::from_gbps(100), Span::from_ns(500))
+    let watch = Watch {
+        traced,
+        ..Watch::default()
     };
-    let topology = star(4, link).unwrap();
-    let host = HostConfig {
-        congestion: CongestionConfig::Off,
-        timeout: 8,
-        ..HostConfig::new()
-    };
-    let flow = |from| Flow {
-        messages: MESSAGES,
-        depth: 4,
-        ..Flow::write(from, RECEIVER, 50_000)
-    };
-    let scenario = Scenario {
-        switches: lossless_switches(&topology, common),
-        topology,
-        spread: Spread::Hash,
-        hash_seed: 0,
-        reaction: None,
-        cards: Vec::new(),
-        traces: Vec::new(),
-        hosts: vec![host; 4],
-        flows: (0..3).map(flow).chain(more).collect(),
-        seed: 1,
-        end: Time::from_ns(50_000_000),
-        threads: 1,
-        watch: Watch {
-            traced,
-            ..Watch::default()
-        },
-        skip_steady: None,
-        collectives: None,
-    };
-    let mut world = World::new(&scenario).unwrap();
-    world.run();
-    world.results()
-}
-
-fn marking() -> Lossless {
-    Lossless {
-        xoff: Limit::Static(60_000),
-        red: Some(Red {
-            min_bytes: 10_000,
-            max_bytes: 200_000,
-            probability: u32::MAX / 5,
-            mark: true,
-            drop: false,
-            at: RedAt::Dequeue,
-        }),
-        ..Lossless::default()
-    }
+    three_to_one(common, loss, watch, more)
 }
 
 fn of(flow: u32, psn: Option<u32>) -> Option<Traced> {

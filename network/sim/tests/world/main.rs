@@ -10,3 +10,4 @@ mod reference;
 mod repeat;
 mod spraying;
 mod steady;
+mod three_to_one;
