@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# dist.sh [--build | --libraries | --tests | --tools | OUT]: builds rockery for glibc 2.28 and later, and
-# makes packages of it in OUT (dist): a tarball, .deb, .rpm, a Python wheel, a bill of materials, checksums.
-# With --build it only builds, with --libraries only the C libraries. Either way target/dist/built-x86_64 then
-# has the name of the folder with what was built, for `make install BUILT=FOLDER`. With --tests it also builds
-# test programs that run under an emulator, and lists them in target/dist/tests-x86_64; with --tools it only
-# gets the linker and OpenSSL. ARCH=aarch64 does all of this for 64-bit ARM, and ARCH="x86_64 aarch64" for
-# both, with all packages in one folder. DIST_PROFILE=packages builds in a fraction of the time, for tests.
+# dist.sh [--build | OUT]: builds rockery for glibc 2.28 and later, and makes packages of it in OUT (dist): a
+# tarball, .deb, .rpm, a Python wheel, a bill of materials, checksums. With --build it only builds. Either
+# way target/dist/built-x86_64 then has the name of the folder with what was built, for `make install
+# BUILT=FOLDER`.
+# ARCH=aarch64 does this for 64-bit ARM, and ARCH="x86_64 aarch64" for both, with all packages in one folder.
+# DIST_PROFILE=packages builds in a fraction of the time, for tests.
 #
 # The linker is zig's, which has the symbol versions of every release of glibc, so that a build on a new
 # distribution runs on older ones, and needs nothing else for another processor. OpenSSL is linked statically:
@@ -28,8 +27,8 @@ for architecture in ${architectures[@]+"${architectures[@]}"}; do
   esac
 done
 case $what in
-  --build | --libraries | --tests | --tools | /*) ;;
-  *) die "$what is not known: --build, --libraries, --tests, --tools, or a folder" ;;
+  --build | /*) ;;
+  *) die "$what is not known: --build, or a folder" ;;
 esac
 
 folder=$root/target/dist
@@ -119,43 +118,16 @@ build() {
   fi
   # Cargo calls the folder of the profile dev `debug`.
   built=$folder/$triple/${profile/#dev/debug}
-  # The C libraries alone need no OpenSSL.
-  if [[ $what == --libraries ]]; then
-    packages=(-p rockery-verbs -p rockery-librdmacm -p rockery-dv-stubs)
-    packages+=(-p rockery-preload-sysfs -p rockery-preload-sockets -p rockery-preload-clock)
-  else
-    prepare_openssl
-    packages=(--workspace --lib --bin rockery --bin rockery-bench --bin rockery-device-plugin
-      --exclude rockery-tidy --exclude rockery-programs)
-    if [[ $what == --tests ]]; then
-      packages+=(--bin rockery-torture --bin host-test-processes)
-    else
-      packages+=(--exclude rockery-torture)
-    fi
-  fi
-  [[ $what != --tools ]] || return 0
+  prepare_openssl
+  packages=(--workspace --lib --bin rockery --bin rockery-bench --bin rockery-device-plugin
+    --exclude rockery-tidy --exclude rockery-programs --exclude rockery-torture)
   PATH=$tools/bin:$PATH cargo zigbuild --locked --target "$triple.$glibc" --profile "$profile" \
     "${packages[@]}"
-  if [[ $what != --libraries ]]; then
-    # For the bill of materials.
-    sed -nE 's/^# *define OPENSSL_VERSION_TEXT "OpenSSL ([^ ]+) .*/\1/p' \
-      "$OPENSSL_DIR/include/openssl/opensslv.h" >"$built/openssl-version"
-  fi
-  [[ $what != --tests ]] || build_tests
+  # For the bill of materials.
+  sed -nE 's/^# *define OPENSSL_VERSION_TEXT "OpenSSL ([^ ]+) .*/\1/p' \
+    "$OPENSSL_DIR/include/openssl/opensslv.h" >"$built/openssl-version"
   echo "$built" >"$folder/built-$architecture"
   all+=("$built")
-}
-
-# build_tests: the tests of the sans-IO crates too, as programs that need nothing else.
-build_tests() {
-  local log=$folder/tests-$architecture.log
-  PATH=$tools/bin:$PATH cargo-zigbuild test --no-run --locked --target "$triple.$glibc" --profile "$profile" \
-    -p rockery-wire -p rockery-rnic -p rockery-fabric --lib --tests 2> >(tee "$log" >&2)
-  {
-    echo "$built/rockery-torture"
-    echo "$built/host-test-processes"
-    sed -n 's/^ *Executable .*(\(.*\))$/\1/p' "$log" | sed "s,^[^/],$root/&,"
-  } >"$folder/tests-$architecture"
 }
 
 all=()
