@@ -118,6 +118,8 @@ pub struct QueueConfig {
     pub red: Option<Red>,
     /// How many bytes may wait.
     pub limit: Limit,
+    /// Whether packets that find the queue full are cut to their headers.
+    pub trim: Option<Trim>,
 }
 
 impl Default for QueueConfig {
@@ -128,8 +130,23 @@ impl Default for QueueConfig {
             shaper: None,
             red: None,
             limit: Limit::None,
+            trim: None,
         }
     }
+}
+
+/// Packet trimming (Ultra Ethernet 1.0, section 4.1): a packet that finds its queue full is cut to its
+/// headers, gets another DSCP, and goes on in another queue, so that its receiver knows what is missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trim {
+    /// A packet with which more bytes than this would wait is cut.
+    pub at_bytes: u32,
+    /// The length to which it is cut. Packets that are no longer than this are not cut.
+    pub to_bytes: u16,
+    /// The class in which what is left goes on.
+    pub class: u8,
+    /// The DSCP that it gets.
+    pub dscp: u8,
 }
 
 /// A token bucket.

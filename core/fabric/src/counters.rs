@@ -146,6 +146,8 @@ pub struct Incidents {
     pub storms_detected: [u32; CLASSES],
     /// How often the watchdog found that the storm was over.
     pub storms_restored: [u32; CLASSES],
+    /// Packets that were cut to their headers because this queue was full, with the bytes that they had.
+    pub trimmed: [Tally; CLASSES],
     /// Packets dropped on arrival at this port for lack of room in their priority group, by group.
     pub refused: [Tally; CLASSES],
     /// Packets dropped before or in each queue, by class and [`Drop`].

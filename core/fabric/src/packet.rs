@@ -32,6 +32,8 @@ impl PacketKind {
     pub const OTHER: Self = Self(31);
 
     const SPRAYABLE: u8 = 1 << 7;
+    const TRIMMED: u8 = 1 << 6;
+    const LAST_HOP: u8 = 1 << 5;
 
     /// A packet of this operation, by its number: the lower five bits of its opcode. [`crate::Spread`] sprays
     /// it if it is `sprayable`.
@@ -44,6 +46,24 @@ impl PacketKind {
     #[inline]
     pub const fn is_sprayable(self) -> bool {
         self.0 & Self::SPRAYABLE != 0
+    }
+
+    /// Whether a switch has cut it to its headers.
+    #[inline]
+    pub const fn is_trimmed(self) -> bool {
+        self.0 & Self::TRIMMED != 0
+    }
+
+    /// Whether the switch that cut it is the one that its destination is attached to.
+    #[inline]
+    pub const fn is_trimmed_at_last_hop(self) -> bool {
+        self.0 & Self::LAST_HOP != 0
+    }
+
+    /// The same packet, cut to its headers.
+    pub(crate) const fn trimmed(self, at_last_hop: bool) -> Self {
+        let flag = if at_last_hop { Self::LAST_HOP } else { 0 };
+        Self(self.0 | Self::TRIMMED | flag)
     }
 
     /// The number of its operation.

@@ -4,13 +4,13 @@
 mod lanes;
 
 use crate::config::{
-    CLASSES, ClassMap, Limit, PORTS_MAX, PortConfig, Profile, RedAt, SwitchConfig, Treatment,
+    CLASSES, ClassMap, Limit, PORTS_MAX, PortConfig, Profile, RedAt, SwitchConfig, Treatment, Trim,
 };
 use crate::counters::{BufferCounters, Drop, IngressCounters, LinkCounters, PortCounters};
 use crate::egress::{Egress, Frame, Next, PauseFrame};
 use crate::ingress::{Buffer, Ingress, PfcSignal};
 use crate::lanes::LaneMap;
-use crate::packet::{Packet, PacketId, Packets, UNTAGGED};
+use crate::packet::{ECN_CE, Packet, PacketId, Packets, UNTAGGED};
 use crate::random::Pcg32;
 use crate::route::Routes;
 use crate::time::Time;
@@ -379,6 +379,12 @@ impl Switch {
         }
         let config = &self.profiles[usize::from(*profile)].queues[class];
         let waiting = egress.queue_bytes(class);
+        if let Some(trim) = config.trim
+            && waiting + u32::from(packet.length) > trim.at_bytes
+            && packet.length > trim.to_bytes
+        {
+            return self.trim(out, trim, packet);
+        }
         if config.limit != Limit::None
             && waiting + u32::from(packet.length) > self.buffer.limit(config.limit)
         {
@@ -395,6 +401,31 @@ impl Switch {
             egress.mark_on_arrival(class, packet);
         } else if red.drop && !(capable && red.mark) && red.hits(waiting, &mut self.random) {
             return Err(Drop::Early);
+        }
+        Ok(())
+    }
+
+    /// Cuts a packet to its headers, and puts it into the queue that these have.
+    #[cold]
+    fn trim(&mut self, out: u16, trim: Trim, packet: &mut Packet) -> Result<(), Drop> {
+        let class = usize::from(packet.class);
+        let counters = self.ports[usize::from(out)].egress.incidents_mut();
+        counters.trimmed[class].count(packet.length);
+        packet.length = trim.to_bytes;
+        packet.tos = trim.dscp << 2 | packet.tos & ECN_CE;
+        packet.kind = packet.kind.trimmed(packet.leaf == self.number);
+        packet.put_into_class(trim.class);
+        let profile_at =
+            |port: u16| &self.profiles[usize::from(self.ports[usize::from(port)].profile)];
+        packet.group = profile_at(packet.ingress).group_of_class[usize::from(packet.class)];
+        let limit = profile_at(out).queues[usize::from(packet.class)].limit;
+        let egress = &self.ports[usize::from(out)].egress;
+        if egress.is_storming(usize::from(packet.class)) {
+            return Err(Drop::Storm);
+        }
+        let waiting = egress.queue_bytes(usize::from(packet.class));
+        if limit != Limit::None && waiting + u32::from(packet.length) > self.buffer.limit(limit) {
+            return Err(Drop::Egress);
         }
         Ok(())
     }

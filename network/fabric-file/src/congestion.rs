@@ -21,6 +21,56 @@ pub enum Congestion {
     /// HPCC (Li et al., SIGCOMM 2019): a window steered by telemetry of queues and links that switches write
     /// into packets. Each packet of data and each acknowledgement is 42 bytes longer for that.
     Hpcc,
+    /// NSCC, of `transport = "uet"`: a window at the sender, steered by delay and marks (Ultra Ethernet 1.0,
+    /// section 3.6.13).
+    Nscc,
+    /// RCCC, of `transport = "uet"`: credits from the receiver (section 3.6.14). `window` limits what is
+    /// under way.
+    Rccc,
+    /// Both: a packet leaves when the window and the credit allow it.
+    NsccRccc,
+}
+
+impl Congestion {
+    /// Its name in the file.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Window => "window",
+            Self::Dcqcn => "dcqcn",
+            Self::Swift => "swift",
+            Self::Hpcc => "hpcc",
+            Self::Nscc => "nscc",
+            Self::Rccc => "rccc",
+            Self::NsccRccc => "nscc-rccc",
+        }
+    }
+
+    /// Whether Ultra Ethernet's transport has it.
+    pub const fn is_of_uet(self) -> bool {
+        matches!(self, Self::Off) || self.has_nscc() || self.has_rccc()
+    }
+
+    /// Whether NSCC decides, or is among those that do.
+    pub const fn has_nscc(self) -> bool {
+        matches!(self, Self::Nscc | Self::NsccRccc)
+    }
+
+    /// Whether the receiver grants credit.
+    pub const fn has_rccc(self) -> bool {
+        matches!(self, Self::Rccc | Self::NsccRccc)
+    }
+}
+
+/// Parameters of NSCC.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Nscc {
+    /// The round trip of a full packet in the empty network, on the longest path. Default: computed for the
+    /// flows of the file. It also gives the first window of RCCC.
+    pub base_rtt: Option<Timespan>,
+    /// The target for the delay in queues. Default: three quarters of `base-rtt`, as for networks that trim.
+    pub target: Option<Timespan>,
 }
 
 /// Parameters of HPCC.

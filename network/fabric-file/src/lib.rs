@@ -26,6 +26,8 @@ pub mod schema;
 mod source;
 mod subnet_manager;
 mod sweep;
+mod trimming;
+pub mod uet;
 mod unused;
 mod workload;
 

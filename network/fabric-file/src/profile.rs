@@ -110,6 +110,11 @@ impl Qos {
         })
     }
 
+    /// Class by DSCP.
+    pub(crate) fn dscp_classes(&self) -> Result<[u8; 64], Wrong> {
+        Ok(self.class_map()?.dscp.map(|treatment| treatment.class))
+    }
+
     fn queues(&self) -> Result<[QueueConfig; CLASSES], Wrong> {
         let mut queues = [QueueConfig::default(); CLASSES];
         for (key, queue) in &self.queue {
@@ -138,6 +143,7 @@ impl Qos {
                 },
                 red: queue.ecn.as_ref().map(|ecn| red(ecn, &field)).transpose()?,
                 limit: queue.limit.0,
+                trim: self.trim(class, &field)?,
             };
         }
         Ok(queues)

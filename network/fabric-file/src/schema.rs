@@ -4,7 +4,7 @@ pub use super::collective::{
     Collective, CollectiveAlgorithm, CollectiveKind, CollectiveProtocol, GROUP_OF_ALL, GroupTable,
     LocalTable, TransferTable,
 };
-use super::congestion::{Congestion, Dcqcn, Hpcc, Swift};
+use super::congestion::{Congestion, Dcqcn, Hpcc, Nscc, Swift};
 pub use super::links::{Down, Law, LinkTable};
 pub use super::subnet_manager::{RoutingEngine, SubnetManager};
 pub use super::workload::{Operation, Pattern, Sizes, Workload};
@@ -12,6 +12,7 @@ pub use super::workload::{Operation, Pattern, Sizes, Workload};
 use super::functions::Functions;
 use super::hosts::{Drive, ProcessorTable, Storage};
 use super::links::LINK_RATE;
+use super::uet::{Transport, TrimTable, Uet};
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -202,6 +203,10 @@ pub enum SpreadKind {
 pub struct NicTable {
     /// The link layer of the port. All hosts of a file have the same.
     pub link_layer: LinkLayer,
+    /// The transport of workloads.
+    pub transport: Transport,
+    /// Parameters of `transport = "uet"`.
+    pub uet: Uet,
     /// The transport of storage. Plain workloads are RDMA.
     pub protocol: Protocol,
     /// Path MTU: payload bytes per packet; 256, 512, 1024, 2048 or 4096.
@@ -269,6 +274,8 @@ pub struct NicTable {
     pub swift: Swift,
     /// Parameters of HPCC, by the names of its paper's algorithm 1.
     pub hpcc: Hpcc,
+    /// Parameters of NSCC (Ultra Ethernet 1.0, section 3.6.13).
+    pub nscc: Nscc,
 }
 
 /// The link layer of a port.
@@ -406,6 +413,10 @@ pub struct QueueTable {
     pub ecn: Option<Ecn>,
     /// How much may wait in one queue of one port.
     pub limit: Threshold,
+    /// Trimming: packets that find the queue full are cut to their headers instead of being dropped
+    /// (Ultra Ethernet 1.0, section 4.1). Only `transport = "uet"` asks for what is missing; with others,
+    /// trimmed packets are lost.
+    pub trim: Option<TrimTable>,
 }
 
 /// Marking by the length of the queue (RED).
@@ -597,6 +608,8 @@ impl Default for NicTable {
     fn default() -> Self {
         Self {
             link_layer: LinkLayer::Ethernet,
+            transport: Transport::Rc,
+            uet: Uet::default(),
             protocol: Protocol::Rdma,
             mtu: 4096,
             rate: None,
@@ -628,6 +641,7 @@ impl Default for NicTable {
             dcqcn: Dcqcn::default(),
             swift: Swift::default(),
             hpcc: Hpcc::default(),
+            nscc: Nscc::default(),
         }
     }
 }
@@ -706,6 +720,7 @@ impl Default for QueueTable {
             burst: Size(64 << 10),
             ecn: None,
             limit: Threshold(Limit::None),
+            trim: None,
         }
     }
 }

@@ -7,6 +7,7 @@ use super::schema::{
     Collective, CollectiveKind, FabricFile, Generator, LinkTable, NicTable, Pattern, Qos,
     RoutingEngine, Shape, SpreadKind, Trust, Workload,
 };
+use super::uet::Transport;
 use super::{congestion::Congestion, schema::Law};
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeSet;
@@ -113,6 +114,16 @@ const NIC_ETHERNET: [&str; 12] = [
     "hpcc",
 ];
 
+/// Fields of `[nic.NAME]` that only reliable connections of InfiniBand have.
+const NIC_RC: [&str; 6] = [
+    "out-of-order",
+    "reorder-window",
+    "outstanding",
+    "recovery",
+    "ack-interval",
+    "timeout",
+];
+
 impl Reader<'_> {
     fn is_infiniband(&self) -> bool {
         self.network.infiniband.is_some()
@@ -216,6 +227,16 @@ impl Reader<'_> {
             ["reorder-window"] if !nic.out_of_order => Some(nowhere("out-of-order is not true")),
             ["control-overhead"] if nic.data_overhead.is_none() => {
                 Some(nowhere("there is no data-overhead"))
+            }
+            ["uet", _] | ["nscc", _] if nic.transport != Transport::Uet => {
+                Some(nowhere("transport is not \"uet\""))
+            }
+            ["nscc", "target"] if !nic.congestion.has_nscc() => {
+                Some(nowhere("congestion has no NSCC"))
+            }
+            ["window"] if nic.congestion.has_nscc() => Some(nowhere("NSCC has its own window")),
+            [field] if nic.transport == Transport::Uet && NIC_RC.contains(field) => {
+                Some(nowhere("transport = \"uet\" has no such field"))
             }
             [table @ ("dcqcn" | "swift" | "hpcc"), field] => congestion(nic, table, field),
             _ => None,
@@ -354,13 +375,7 @@ fn generator(generator: &Generator, field: &str) -> Option<Reason> {
 }
 
 fn congestion(nic: &NicTable, table: &str, field: &str) -> Option<Reason> {
-    let name = match nic.congestion {
-        Congestion::Off => "off",
-        Congestion::Window => "window",
-        Congestion::Dcqcn => "dcqcn",
-        Congestion::Swift => "swift",
-        Congestion::Hpcc => "hpcc",
-    };
+    let name = nic.congestion.name();
     if name != table {
         return Some(nowhere(&format!("congestion is \"{name}\"")));
     }

@@ -8,3 +8,4 @@ mod lossless;
 mod pausing;
 mod queues;
 mod selection;
+mod trimming;

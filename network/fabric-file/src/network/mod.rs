@@ -10,6 +10,7 @@ mod nodes;
 mod port_profiles;
 mod sm_table;
 mod switches;
+mod transports;
 mod vendor_switches;
 
 pub use functions::{NamedFunction, SharedAdapter};

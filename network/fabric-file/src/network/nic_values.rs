@@ -50,7 +50,8 @@ impl NetworkBuilder<'_> {
             .chain(weight(nic.dcqcn.g))
             .chain(nic.pcie.as_ref().and_then(generation))
             .chain(nic.pcie.as_ref().and_then(width))
-            .chain(nic.pcie.as_ref().and_then(payload));
+            .chain(nic.pcie.as_ref().and_then(payload))
+            .chain(super::transports::mistakes(nic));
         for (field, what, instead) in wrong {
             self.wrong(Mistake::Value, &format!("{table}.{field}"), what, instead);
         }

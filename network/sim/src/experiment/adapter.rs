@@ -9,6 +9,7 @@ use fabric_file::NamedHost;
 use fabric_file::congestion::{Congestion, Dcqcn};
 use fabric_file::hosts;
 use fabric_file::schema::{NicTable, Pcie, Protocol};
+use fabric_file::uet::Transport;
 use rnic::{CongestionConfig, DcqcnConfig, FirmwareDcqcn, HpccConfig, Mtu, Nanos, SwiftConfig};
 use units::{Bandwidth, Size, Timespan};
 
@@ -36,10 +37,16 @@ pub(super) fn host(host: &NamedHost, stores: bool, link: Rate, shares: bool) -> 
     let line = rate.map_or(link.bps(), |rate| rate.bps().min(link.bps()));
     let obeyed = nic.pfc.iter().fold(0_u8, |mask, class| mask | 1 << class);
     let control = nic.control_overhead.or(nic.data_overhead);
+    // Its acknowledgements are not to wait behind data that is trimmed.
+    let answers = match nic.transport {
+        Transport::Rc => (data.class, data.dscp),
+        Transport::Uet => (nic.cnp_priority, nic.cnp_dscp),
+    };
     HostConfig {
         rate,
         mtu: mtu(nic.mtu),
         headers: match nic.data_overhead {
+            None if nic.transport == Transport::Uet => Headers::Uet,
             None => Headers::RoceV2,
             Some(data) => Headers::Fixed {
                 data: short(data),
@@ -55,8 +62,8 @@ pub(super) fn host(host: &NamedHost, stores: bool, link: Rate, shares: bool) -> 
         retries: nic.retries,
         data,
         acknowledgements: Marking {
-            class: nic.ack_priority.unwrap_or(data.class),
-            dscp: nic.ack_dscp.unwrap_or(data.dscp),
+            class: nic.ack_priority.unwrap_or(answers.0),
+            dscp: nic.ack_dscp.unwrap_or(answers.1),
             ecn: false,
             ..data
         },
@@ -81,6 +88,8 @@ pub(super) fn host(host: &NamedHost, stores: bool, link: Rate, shares: bool) -> 
             .pcie
             .as_ref()
             .map(|link| within(pcie(link), host.processor.memory)),
+        // What depends on paths is set when all flows are known.
+        uet: (nic.transport == Transport::Uet).then(|| super::uet::transport(nic, line)),
         storage: stores.then(|| storage(host)),
     }
 }
@@ -88,7 +97,10 @@ pub(super) fn host(host: &NamedHost, stores: bool, link: Rate, shares: bool) -> 
 /// Congestion control of an adapter whose port has this line rate in bits per second.
 fn congestion(nic: &NicTable, line: u64) -> CongestionConfig {
     match nic.congestion {
-        Congestion::Off => CongestionConfig::Off,
+        // Ultra Ethernet's transport has its own.
+        Congestion::Off | Congestion::Nscc | Congestion::Rccc | Congestion::NsccRccc => {
+            CongestionConfig::Off
+        }
         Congestion::Window => CongestionConfig::Adaptive,
         Congestion::Dcqcn => CongestionConfig::Dcqcn(dcqcn(&nic.dcqcn, line)),
         Congestion::Swift => CongestionConfig::Swift(SwiftConfig {

@@ -16,6 +16,7 @@ mod size_table;
 mod station;
 mod storage;
 mod subnet;
+mod uet;
 mod workload;
 
 pub use adapter::{pcie_bps, pcie_name};
@@ -86,6 +87,13 @@ impl Experiment {
     /// # Errors
     /// As [`Experiment::new`].
     pub fn idle(document: &Document, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
+        let mut experiment = Self::unmeasured(document, files)?;
+        experiment.measure_round_trips();
+        Ok(experiment)
+    }
+
+    /// The same, without what follows from the paths of flows.
+    fn unmeasured(document: &Document, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
         let file = document.fields()?;
         let network = Network::build(document, &file, files)?;
         let unused = fabric_file::unused(document, &file, &network);

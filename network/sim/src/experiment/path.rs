@@ -1,7 +1,7 @@
 //! The shortest path between two hosts without other traffic, with which completion times are compared.
 
 use super::Experiment;
-use crate::world::Headers;
+use crate::world::{Headers, UET_CONTROL_BYTES, UET_DATA_BYTES};
 use fabric::Span;
 use fabric::topology::{Link, Node};
 use std::collections::VecDeque;
@@ -123,6 +123,7 @@ impl Framing {
         let overhead = u64::from(host.gap_bytes() + host.telemetry_bytes());
         let (first, each, control) = match host.headers {
             Headers::Fixed { data, control } => (0, u64::from(data), u64::from(control)),
+            Headers::Uet => (0, u64::from(UET_DATA_BYTES), u64::from(UET_CONTROL_BYTES)),
             Headers::Infiniband if host.out_of_order => {
                 (0, LOCAL_BYTES + RETH_BYTES, LOCAL_BYTES + 4)
             }

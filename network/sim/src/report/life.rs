@@ -3,7 +3,9 @@
 use super::layout::time;
 use super::units::us;
 use crate::experiment::Experiment;
-use crate::world::{Life, LifeEvent, LifePacket, LifePlace, LifeRecord, Loss};
+use crate::world::{
+    Life, LifeEvent, LifePacket, LifePlace, LifeRecord, Loss, TransportHeaders, UetHeader,
+};
 use fabric::{Span, Time};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -88,8 +90,12 @@ impl Names<'_> {
 
 /// A packet in words.
 fn packet_text(packet: &LifePacket) -> String {
-    let psn = packet.headers.psn.value();
-    match packet.headers.message {
+    let headers = match &packet.headers {
+        TransportHeaders::Roce(headers) => headers,
+        TransportHeaders::Uet(header) => return uet_text(header, packet.payload),
+    };
+    let psn = headers.psn.value();
+    match headers.message {
         Message::Acknowledge(aeth) => match aeth.syndrome {
             Syndrome::Ack(_) => format!("ACK up to PSN {psn}"),
             Syndrome::RnrNak(_) => format!("RNR NAK of PSN {psn}"),
@@ -105,6 +111,26 @@ fn packet_text(packet: &LifePacket) -> String {
     }
 }
 
+/// Whether a message is what a receiver says about others.
+const fn is_answer(message: Message) -> bool {
+    matches!(message, Message::Acknowledge(_) | Message::Congestion)
+}
+
+/// A packet of Ultra Ethernet's transport in words.
+fn uet_text(header: &UetHeader, payload: u32) -> String {
+    match header {
+        UetHeader::Data { psn, entropy, .. } => {
+            format!("PSN {psn} WRITE {payload} bytes by entropy value {entropy}")
+        }
+        UetHeader::Ack(sack) => match sack.bitmap.count_ones() {
+            0 => format!("ACK up to PSN {}", sack.cumulative),
+            more => format!("ACK up to PSN {}, of {more} behind", sack.cumulative),
+        },
+        UetHeader::Nack { psn, .. } => format!("NACK: PSN {psn} was trimmed"),
+        UetHeader::Credit { granted } => format!("credit up to {granted} bytes"),
+    }
+}
+
 fn span(span: Span) -> String {
     time(us(span.0))
 }
@@ -114,6 +140,7 @@ fn loss_text(loss: Loss) -> String {
         Loss::Damaged => "damaged on the link".to_owned(),
         Loss::Down => "the link is down".to_owned(),
         Loss::Dropped(why) => format!("dropped: {}", why.name()),
+        Loss::DroppedHeaders(why) => format!("its headers were dropped: {}", why.name()),
         Loss::Adapter => "the adapter did not take it".to_owned(),
     }
 }
@@ -145,9 +172,11 @@ fn what(names: &Names<'_>, record: &LifeRecord) -> String {
             format!("{verb} {packet}{waited}{marked}")
         }
         LifeEvent::Lost(loss) => format!("lost {packet}: {}", loss_text(loss)),
-        LifeEvent::Arrived { marked } => {
+        LifeEvent::Trimmed { to_bytes } => format!("trimmed {packet} to {to_bytes} bytes"),
+        LifeEvent::Arrived { marked, trimmed } => {
             let marked = if marked { ", marked" } else { "" };
-            format!("received {packet}{marked}")
+            let trimmed = if trimmed { ", trimmed" } else { "" };
+            format!("received {packet}{marked}{trimmed}")
         }
         LifeEvent::Completed { message } => format!("completed message {message}"),
         LifeEvent::Failed => "the queue pair failed".to_owned(),
@@ -198,6 +227,7 @@ const fn event_name(event: &LifeEvent) -> &'static str {
         LifeEvent::Sent { again: true, .. } => "sent-again",
         LifeEvent::Sent { .. } => "sent",
         LifeEvent::Lost(_) => "lost",
+        LifeEvent::Trimmed { .. } => "trimmed",
         LifeEvent::Arrived { .. } => "received",
         LifeEvent::Completed { .. } => "completed",
         LifeEvent::Failed => "failed",
@@ -237,7 +267,13 @@ fn document(names: &Names<'_>, record: &LifeRecord) -> Map<String, Value> {
             put("marked", json!(marked));
         }
         LifeEvent::Lost(loss) => put("reason", json!(loss_text(loss))),
-        LifeEvent::Arrived { marked } => put("marked", json!(marked)),
+        LifeEvent::Trimmed { to_bytes } => put("to_bytes", json!(to_bytes)),
+        LifeEvent::Arrived { marked, trimmed } => {
+            put("marked", json!(marked));
+            if trimmed {
+                put("trimmed", json!(true));
+            }
+        }
         LifeEvent::Failed => {}
         LifeEvent::Paused { class } => {
             put("class", json!(class));
@@ -252,7 +288,7 @@ fn document(names: &Names<'_>, record: &LifeRecord) -> Map<String, Value> {
     if let Some(packet) = &record.packet {
         put("packet", json!(packet_text(packet)));
         put("from", json!(names.host(packet.from)));
-        put("psn", json!(packet.headers.psn.value()));
+        put("psn", json!(packet.headers.psn()));
         put("bytes", json!(packet.payload));
     }
     fields
@@ -319,9 +355,12 @@ impl<'a> Tracks<'a> {
     }
 
     fn of(&self, record: &LifeRecord) -> Vec<Value> {
-        let name = |packet: &LifePacket| match packet.headers.message {
-            Message::Acknowledge(_) | Message::Congestion => packet_text(packet),
-            _ => format!("PSN {}", packet.headers.psn.value()),
+        let name = |packet: &LifePacket| match &packet.headers {
+            TransportHeaders::Uet(UetHeader::Data { psn, .. }) => format!("PSN {psn}"),
+            TransportHeaders::Roce(headers) if !is_answer(headers.message) => {
+                format!("PSN {}", headers.psn.value())
+            }
+            _ => packet_text(packet),
         };
         let name = record.packet.as_ref().map(name).unwrap_or_default();
         match record.event {
@@ -341,7 +380,10 @@ impl<'a> Tracks<'a> {
             }
             // It is a slice when it ends.
             LifeEvent::Paused { .. } => Vec::new(),
-            LifeEvent::Arrived { .. } | LifeEvent::Lost(_) | LifeEvent::Failed => {
+            LifeEvent::Trimmed { .. }
+            | LifeEvent::Arrived { .. }
+            | LifeEvent::Lost(_)
+            | LifeEvent::Failed => {
                 let all = document(self.names, record);
                 let text = what(self.names, record);
                 let mut instant = self.event(record, "i", &text, &Value::Object(all));

@@ -26,6 +26,7 @@ use super::scenario::{
 };
 use super::sriov_adapter::{Seat, SriovAdapter};
 use super::storage::Store;
+use super::uet::Endpoint;
 use fabric::config::{CLASSES, ClassMap, GroupConfig, Profile, QueueConfig, Treatment, Weigh};
 use fabric::topology::{Chance, End, Node};
 use fabric::{Egress, FRAME_OVERHEAD_BYTES, Packets, Pcg32, Rate, Routes, Span, Switch};
@@ -487,8 +488,9 @@ impl<'a> WorldBuilder<'a> {
     fn place_hosts(&self, parts: &mut [Part], rates: &[Rate]) -> Result<(), ScenarioError> {
         let mut queue_pairs = vec![0_u32; rates.len()];
         for flow in &self.scenario.flows {
-            queue_pairs[flow.from as usize] += 1;
-            queue_pairs[flow.to as usize] += 1;
+            let is_of_device = self.scenario.hosts[flow.from as usize].uet.is_none();
+            queue_pairs[flow.from as usize] += u32::from(is_of_device);
+            queue_pairs[flow.to as usize] += u32::from(is_of_device);
         }
         let plan = self.scenario.collectives.as_ref();
         let seats = plan.map_or_else(Vec::new, |plan| plan.seats(rates.len()));
@@ -508,6 +510,7 @@ impl<'a> WorldBuilder<'a> {
             let mut host = Host::new(number, kind, device, objects, egress, random);
             host.classes = self.marked.classes(number);
             host.pcie = config.pcie.map(|link| Box::new(PcieLink::new(link)));
+            host.uet = config.uet.map(|uet| Box::new(Endpoint::new(uet)));
             host.worker = plan
                 .and_then(|plan| Worker::new(plan, number, &seats[index]))
                 .map(Box::new);

@@ -156,7 +156,10 @@ impl Trace {
     /// Counts a packet for the job that sends it.
     fn add_to_job(&mut self, lane: u32, length: u32, content: &Content, info: &LinkDirection) {
         let Some(jobs) = &self.jobs else { return };
-        let psn = content.headers.psn;
+        let Some(headers) = content.headers.roce() else {
+            return;
+        };
+        let psn = headers.psn;
         let job = jobs.job_of(content.flow, content.from, psn, &mut self.last_packets);
         let Some(job) = job else { return };
         let sum = self.job_links.entry((job, lane)).or_default();

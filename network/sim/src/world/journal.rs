@@ -3,8 +3,9 @@
 
 use super::hops::Departure;
 use super::life::{LIFE_MAX, Life, LifeEvent, LifePacket, LifePlace, LifeRecord, Loss};
-use super::link_direction::{Content, LinkDirection};
+use super::link_direction::{Content, LinkDirection, TransportHeaders};
 use super::scenario::Traced;
+use super::uet::Header;
 use fabric::config::CLASSES;
 use fabric::lanes::DELIMITER_BYTES;
 use fabric::{Egress, FRAME_OVERHEAD_BYTES, Packet, PacketId, Rate, Span, Time};
@@ -21,6 +22,14 @@ struct WatchedPort {
     paused: [Option<(Time, Time)>; CLASSES],
 }
 
+/// A packet on a link: when it arrives, and what switches did to it before.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    at: Time,
+    is_marked: bool,
+    is_trimmed: bool,
+}
+
 /// The record of one part of the network.
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -34,10 +43,12 @@ pub(super) struct Journal {
     records: Vec<LifeRecord>,
     left_out: u64,
     ports: BTreeMap<u32, WatchedPort>,
-    /// When packets under way arrive, and whether they are marked already.
-    arrivals: BTreeMap<u32, (Time, bool)>,
-    /// The highest sequence number that each host has sent.
+    /// Packets under way.
+    arrivals: BTreeMap<u32, UnderWay>,
+    /// The highest sequence number that each host has sent, and with Ultra Ethernet's transport the first
+    /// one that the sender has not.
     highest: BTreeMap<u32, Psn>,
+    unsent: u64,
     /// What the poster had posted and completed when it was looked at last, and whether it had failed.
     posted: u64,
     completed: u64,
@@ -65,6 +76,7 @@ impl Journal {
             ports: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             highest: BTreeMap::new(),
+            unsent: 0,
             posted: 0,
             completed: 0,
             failed: false,
@@ -101,13 +113,15 @@ impl Journal {
     fn is_watched(&self, content: &Content) -> bool {
         let is_wanted = || match self.traced.psn {
             None => true,
-            Some(psn) => {
-                content.headers.psn.value() == psn
-                    && !matches!(
-                        content.headers.message,
-                        Message::Acknowledge(_) | Message::Congestion
-                    )
-            }
+            Some(wanted) => match &content.headers {
+                TransportHeaders::Roce(headers) => {
+                    let message = &headers.message;
+                    headers.psn.value() == wanted
+                        && !matches!(message, Message::Acknowledge(_) | Message::Congestion)
+                }
+                TransportHeaders::Uet(Header::Data { psn, .. }) => *psn == u64::from(wanted),
+                TransportHeaders::Uet(_) => false,
+            },
         };
         content.flow == self.traced.flow && is_wanted()
     }
@@ -136,10 +150,10 @@ impl Journal {
         let rate = self.rates[*lane as usize];
         let start = Time(end.0 - rate.time_of(u32::from(packet.length) + gap).0);
         let place = self.port(*lane, info, packet.class()).place;
-        let was_marked = arrived.is_some_and(|(_, was_marked)| was_marked);
+        let was_marked = arrived.is_some_and(|before| before.is_marked);
         let event = LifeEvent::Sent {
             end: *end,
-            waited: arrived.map(|(at, _)| Span(start.0.saturating_sub(at.0))),
+            waited: arrived.map(|before| Span(start.0.saturating_sub(before.at.0))),
             marked: packet.is_marked() && !was_marked,
             again,
         };
@@ -151,7 +165,17 @@ impl Journal {
 
     /// Whether a host has sent a packet's sequence number before. Counts the messages that begin.
     fn is_sent_again(&mut self, content: &Content) -> bool {
-        let starts = match content.headers.message {
+        let headers = match &content.headers {
+            TransportHeaders::Roce(headers) => headers,
+            TransportHeaders::Uet(Header::Data { psn, starts, .. }) => {
+                let is_new = *psn >= self.unsent;
+                self.unsent = self.unsent.max(psn + 1);
+                self.begun += u64::from(is_new && *starts);
+                return !is_new;
+            }
+            TransportHeaders::Uet(_) => return false,
+        };
+        let starts = match headers.message {
             Message::Acknowledge(_) | Message::AtomicAcknowledge { .. } | Message::Congestion => {
                 return false;
             }
@@ -159,7 +183,7 @@ impl Journal {
             Message::ReadResponse { .. } => false,
             _ => true,
         };
-        let psn = content.headers.psn;
+        let psn = headers.psn;
         let is_new = self
             .highest
             .get(&content.from)
@@ -210,9 +234,14 @@ impl Journal {
     }
 
     /// A packet is on its way, and arrives at `at`.
-    pub(super) fn under_way(&mut self, id: PacketId, content: &Content, at: Time, is_marked: bool) {
+    pub(super) fn under_way(&mut self, id: PacketId, content: &Content, at: Time, packet: &Packet) {
         if self.is_watched(content) {
-            self.arrivals.insert(id.0, (at, is_marked));
+            let under_way = UnderWay {
+                at,
+                is_marked: packet.is_marked(),
+                is_trimmed: packet.kind.is_trimmed(),
+            };
+            self.arrivals.insert(id.0, under_way);
         }
     }
 
@@ -222,8 +251,9 @@ impl Journal {
         lane: u32,
         info: &LinkDirection,
         content: &Content,
-        packet: &Packet,
+        id: PacketId,
         egress: &Egress,
+        packet: &Packet,
     ) {
         if !self.is_watched(content) {
             return;
@@ -236,6 +266,14 @@ impl Journal {
         if let Some(until) = until {
             // It was stopped before a packet of the queue pair came by.
             port.paused[class].get_or_insert((now, until));
+        }
+        let was_trimmed = self
+            .arrivals
+            .get(&id.0)
+            .is_some_and(|before| before.is_trimmed);
+        if packet.kind.is_trimmed() && !was_trimmed {
+            let to_bytes = u32::from(packet.length);
+            self.push(now, place, LifeEvent::Trimmed { to_bytes }, Some(content));
         }
         let event = LifeEvent::Enqueued {
             ahead_bytes: egress.queue_bytes(class),
@@ -262,14 +300,17 @@ impl Journal {
     }
 
     /// A packet arrives at a host.
-    pub(super) fn arrives(&mut self, host: u32, id: PacketId, content: &Content, marked: bool) {
+    pub(super) fn arrives(&mut self, host: u32, id: PacketId, content: &Content, packet: &Packet) {
         if content.flow != self.traced.flow {
             return;
         }
         self.arrivals.remove(&id.0);
         if self.is_watched(content) || self.answers(host, content) {
             let place = LifePlace::Host(host);
-            let event = LifeEvent::Arrived { marked };
+            let event = LifeEvent::Arrived {
+                marked: packet.is_marked(),
+                trimmed: packet.kind.is_trimmed(),
+            };
             self.push(self.now, place, event, Some(content));
         }
     }
@@ -277,14 +318,27 @@ impl Journal {
     /// Whether an answer tells the sender of the watched packet what became of it: the first acknowledgement
     /// that covers it, and negative ones for it.
     fn answers(&mut self, host: u32, content: &Content) -> bool {
-        let (Some(psn), Message::Acknowledge(aeth)) = (self.traced.psn, content.headers.message)
-        else {
+        let Some(psn) = self.traced.psn else {
             return false;
         };
-        let ahead = content.headers.psn.distance_from(Psn::new(psn));
         if host != self.poster_host || self.message.is_none() || self.is_acknowledged {
             return false;
         }
+        let headers = match &content.headers {
+            TransportHeaders::Roce(headers) => headers,
+            TransportHeaders::Uet(Header::Ack(sack)) => {
+                self.is_acknowledged = sack.covers(u64::from(psn));
+                return self.is_acknowledged;
+            }
+            TransportHeaders::Uet(Header::Nack { psn: trimmed, .. }) => {
+                return *trimmed == u64::from(psn);
+            }
+            TransportHeaders::Uet(_) => return false,
+        };
+        let Message::Acknowledge(aeth) = headers.message else {
+            return false;
+        };
+        let ahead = headers.psn.distance_from(Psn::new(psn));
         match aeth.syndrome {
             Syndrome::Ack(_) => {
                 self.is_acknowledged = ahead >= 0;

@@ -1,5 +1,6 @@
 //! The life of one queue pair, as results have it.
 
+use super::link_direction::TransportHeaders;
 use super::scenario::Traced;
 use fabric::{Drop, Span, Time};
 
@@ -24,6 +25,8 @@ pub enum Loss {
     Down,
     /// A switch dropped it.
     Dropped(Drop),
+    /// A switch had trimmed it, and dropped what was left.
+    DroppedHeaders(Drop),
     /// The receiving adapter had no room for it, or it was of another VLAN.
     Adapter,
 }
@@ -54,12 +57,19 @@ pub enum LifeEvent {
         /// The host had sent this sequence number before.
         again: bool,
     },
+    /// A switch cut a packet to its headers: its queue was full.
+    Trimmed {
+        /// Bytes that are left of it.
+        to_bytes: u32,
+    },
     /// A packet did not reach the next node, or not the next queue.
     Lost(Loss),
     /// A packet reached a host.
     Arrived {
         /// With a mark of a switch.
         marked: bool,
+        /// Without its payload, which a switch cut off.
+        trimmed: bool,
     },
     /// The program took the completion of a message.
     Completed {
@@ -87,8 +97,8 @@ pub enum LifeEvent {
 pub struct LifePacket {
     /// The host that it is from.
     pub from: u32,
-    /// The base transport header, and those behind it.
-    pub headers: wire::Packet,
+    /// What its transport says.
+    pub headers: TransportHeaders,
     /// Bytes of payload.
     pub payload: u32,
 }

@@ -1,5 +1,6 @@
 //! One direction of a link, a lane, and what the packets on it carry.
 
+use super::uet::Header;
 use fabric::topology::LinkConfig;
 use fabric::{LinkNews, PauseFrame, Rate, Span};
 
@@ -11,10 +12,40 @@ pub(super) enum LinkFrame {
     News(LinkNews),
 }
 
+/// The headers of a packet, by its transport.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TransportHeaders {
+    /// InfiniBand's, as RoCEv2 has them.
+    Roce(wire::Packet),
+    /// Those of Ultra Ethernet's packet delivery sublayer.
+    Uet(Header),
+}
+
+impl TransportHeaders {
+    /// Those of InfiniBand's transport, if they are.
+    #[inline]
+    pub const fn roce(&self) -> Option<&wire::Packet> {
+        match self {
+            Self::Roce(headers) => Some(headers),
+            Self::Uet(_) => None,
+        }
+    }
+
+    /// The packet's sequence number, if it has one: of an acknowledgement, up to where packets have arrived.
+    pub fn psn(&self) -> Option<u64> {
+        match self {
+            Self::Roce(headers) => Some(u64::from(headers.psn.value())),
+            Self::Uet(Header::Data { psn, .. } | Header::Nack { psn, .. }) => Some(*psn),
+            Self::Uet(Header::Ack(sack)) => Some(sack.cumulative),
+            Self::Uet(Header::Credit { .. }) => None,
+        }
+    }
+}
+
 /// The content of a packet of the fabric.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Content {
-    pub(super) headers: wire::Packet,
+    pub(super) headers: TransportHeaders,
     /// Bytes of payload.
     pub(super) payload: u32,
     /// The flow that it belongs to.

@@ -326,7 +326,7 @@ impl LinkState {
         }
         if let Some(journal) = &mut self.journal {
             let content = &self.contents[id.0 as usize];
-            journal.under_way(id, content, at, packets[id].is_marked());
+            journal.under_way(id, content, at, &packets[id]);
         }
         let key = EventKey::new(lane, EventKind::Arrival);
         if !info.overtakes {
@@ -585,6 +585,10 @@ impl LinkState {
             return;
         }
         let (packet, content) = (&packets[id], &self.contents[id.0 as usize]);
+        // Scenarios with captures and another transport are refused.
+        let Some(headers) = content.headers.roce().copied() else {
+            return;
+        };
         let frame = CapturedFrame::Packet {
             from: content.from,
             flow: content.flow,
@@ -592,7 +596,7 @@ impl LinkState {
             tos: packet.tos,
             pcp: (packet.pcp != fabric::UNTAGGED).then_some(packet.pcp),
             hop_limit: packet.hop_limit,
-            headers: content.headers,
+            headers,
             payload: content.payload,
         };
         self.captured.push(Captured {
@@ -609,6 +613,7 @@ const STREAM_LINKS: u64 = 1 << 32;
 pub(super) const STREAM_SWITCHES: u64 = 2 << 32;
 pub(super) const STREAM_HOSTS: u64 = 3 << 32;
 pub(super) const STREAM_STORES: u64 = 4 << 32;
+pub(super) const STREAM_FLOWS: u64 = 5 << 32;
 
 /// The ports of one switch, as the switch sees them.
 pub(super) struct SwitchPorts<'a> {
@@ -637,8 +642,12 @@ impl Wire for SwitchPorts<'_> {
     }
 
     fn dropped(&mut self, port: u16, id: PacketId, why: fabric::Drop, packets: &mut Packets) {
+        let loss = match packets[id].kind.is_trimmed() {
+            true => Loss::DroppedHeaders(why),
+            false => Loss::Dropped(why),
+        };
         self.links
-            .lost_towards(self.first_lane + u32::from(port), id, Loss::Dropped(why));
+            .lost_towards(self.first_lane + u32::from(port), id, loss);
         self.links.give_back(id);
         packets.remove(id);
     }

@@ -45,6 +45,7 @@ mod steady;
 mod storage;
 mod thread_policy;
 mod threads;
+mod uet;
 
 pub use build::{DEPTH_MAX, QUEUE_PAIRS_MAX, SAMPLES_MAX, ScenarioError, salt_of};
 pub use collective::plan::{
@@ -58,6 +59,7 @@ pub use defaults::{Lossless, lossless_switches};
 pub use host::Receiving;
 pub use lanes::{LinkLanes, SubnetSetup};
 pub use life::{LIFE_MAX, Life, LifeEvent, LifePacket, LifePlace, LifeRecord, Loss};
+pub use link_direction::TransportHeaders;
 pub use live::{Delivered, LiveHosts, LivePacket, Offer};
 pub use partition::THREADS_MAX;
 pub use results::{
@@ -68,9 +70,11 @@ pub use scenario::{
     Action, AdapterFunction, Flow, FlowMarks, Forgery, Guard, Headers, HostConfig, Marking,
     PcieConfig, Scenario, SriovAdapterConfig, Step, Traced, Transfer, Watch,
 };
+pub(crate) use scenario::{UET_CONTROL_BYTES, UET_DATA_BYTES};
 pub use sriov_adapter::FunctionDrops;
 pub use steady::SkipSteady;
 pub use storage::config::{Drives, IoLimits, Media, Processor, StorageConfig};
+pub use uet::{EntropyKind, Header as UetHeader, NsccConfig, Sack as UetSack, UetConfig};
 
 use fabric::config::CLASSES;
 use fabric::topology::Topology;
@@ -82,6 +86,7 @@ use skip::Skipper;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thread_policy::ThreadPolicy;
+use uet::SenderCounters;
 
 /// Interval of the checks whether all flows are done, and for deadlocks.
 const CHECK_EVERY: Span = Span::from_us(50);
@@ -643,12 +648,17 @@ impl World {
             flow.from
         };
         let mine = device(build::poster(flow));
-        let counters = [
+        let mut counters = [
             mine.qp_counters(poster.qpn).unwrap_or_default(),
             device(peer)
                 .qp_counters(poster.peer_qpn)
                 .unwrap_or_default(),
         ];
+        let transport = self.transport_counters(poster);
+        if let Some(transport) = transport {
+            counters[0].retransmitted_packets = transport.repeated;
+            counters[0].local_ack_timeout_err = transport.timeouts;
+        }
         let reads = flow.operation == Transfer::Read;
         let (part, _) = self.host_at[flow.to as usize];
         let order = &self.parts[usize::from(part)].receiving[poster.number as usize].order;
@@ -671,7 +681,17 @@ impl World {
             sender: counters[usize::from(reads)],
             receiver: counters[usize::from(!reads)],
             rate_bps: mine.rate_bps(poster.qpn).unwrap_or_default(),
+            trimmed: transport.map_or(0, |transport| transport.trimmed),
             hops: Vec::new(),
         }
+    }
+
+    /// The counters of a flow of Ultra Ethernet's transport.
+    fn transport_counters(&self, poster: &host::Poster) -> Option<SenderCounters> {
+        let (part, index) = self.host_at[poster.flow.from as usize];
+        let host = &self.parts[usize::from(part)].hosts[index as usize];
+        host.uet
+            .as_ref()
+            .map(|endpoint| endpoint.counters(poster.number))
     }
 }

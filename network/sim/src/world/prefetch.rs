@@ -138,7 +138,10 @@ impl Ahead<'_> {
     #[inline(always)]
     fn host(&self, step: usize, node: u32, id: Option<PacketId>) {
         let host = &self.hosts[node as usize];
-        let qpn = || id.map(|id| self.contents[id.0 as usize].headers.dest);
+        let qpn = || {
+            let headers = &self.contents[id?.0 as usize].headers;
+            headers.roce().map(|headers| headers.dest)
+        };
         match step {
             1 => {
                 host.load_first(prefetch);

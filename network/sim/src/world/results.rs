@@ -86,6 +86,8 @@ pub struct FlowResult {
     pub receiver: QpCounters,
     /// Rate that congestion control allows at the end, in bits per second, where it sets one.
     pub rate_bps: Option<u64>,
+    /// Packets that its receiver asked for because switches had trimmed them.
+    pub trimmed: u64,
     /// Ports that its data crossed, in the order of the path, if the scenario watches them
     /// ([`super::Watch::hops`]).
     pub hops: Vec<FlowHop>,
@@ -306,6 +308,7 @@ impl FlowResult {
             sender: QpCounters::default(),
             receiver: QpCounters::default(),
             rate_bps: None,
+            trimmed: 0,
             hops: Vec::new(),
         }
     }

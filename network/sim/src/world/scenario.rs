@@ -4,6 +4,7 @@
 use super::collective::plan::CollectivePlan;
 use super::steady::SkipSteady;
 use super::storage::config::{IoLimits, StorageConfig};
+use super::uet::UetConfig;
 use fabric::config::{CLASSES, PfcConfig, SwitchConfig};
 use fabric::lanes::DELIMITER_BYTES;
 use fabric::topology::Topology;
@@ -84,6 +85,8 @@ pub struct HostConfig {
     pub congestion: CongestionConfig,
     /// The PCIe link and the memory behind it; none is no limit.
     pub pcie: Option<PcieConfig>,
+    /// Ultra Ethernet's transport, in place of InfiniBand's.
+    pub uet: Option<UetConfig>,
     /// Its storage settings, if it has drives or uses those of others.
     pub storage: Option<StorageConfig>,
 }
@@ -109,6 +112,8 @@ pub enum Headers {
     /// Those of InfiniBand: LRH, BTH, extended headers, ICRC, VCRC. Links have credits and virtual lanes
     /// ([`super::World::set_lanes`]).
     Infiniband,
+    /// Those of Ultra Ethernet over UDP and IPv4.
+    Uet,
     /// So many for data and so many for everything else: for comparisons with models that count otherwise.
     Fixed {
         /// In data packets.
@@ -124,10 +129,19 @@ impl Headers {
         match self {
             Self::RoceV2 => 14 + 20 + 8 + 12 + 4 + 4,
             Self::Infiniband => 8 + 12 + 4 + 2,
+            Self::Uet => UET_DATA_BYTES,
             Self::Fixed { data, .. } => u32::from(data),
         }
     }
 }
+
+/// Bytes of a data frame of Ultra Ethernet besides payload: Ethernet with check sequence, IPv4, UDP, the
+/// packet delivery header of a request (12), the standard semantic header (44).
+pub(crate) const UET_DATA_BYTES: u32 = 14 + 4 + 20 + 8 + 12 + 44;
+
+/// Those of an acknowledgement with congestion control (32) and a semantic response (12); others are counted
+/// as long as that.
+pub(crate) const UET_CONTROL_BYTES: u32 = 14 + 4 + 20 + 8 + 32 + 12;
 
 /// A PCIe link, and the memory behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -400,6 +414,7 @@ impl HostConfig {
             levels: [0, 0, 0, 0, 0, 0, 1, 1],
             congestion: CongestionConfig::Off,
             pcie: None,
+            uet: None,
             storage: None,
         }
     }
@@ -438,7 +453,7 @@ impl HostConfig {
     }
 
     /// Bytes that a data packet takes on a link besides its payload, preamble and gap included.
-    pub(super) fn overhead_bytes(&self) -> u32 {
+    pub(crate) fn overhead_bytes(&self) -> u32 {
         self.headers.of_data() + self.gap_bytes() + self.telemetry_bytes()
     }
 }

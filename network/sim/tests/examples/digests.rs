@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// Runs of all congestion controls, of queues with and without pauses and marks, of paths, collectives and
 /// storage. The first part of a name is that of the file.
-const EXAMPLES: [&str; 22] = [
+const EXAMPLES: [&str; 24] = [
     "around.toml",
     "collectives/all-reduce.toml",
     "collectives/trees.toml",
@@ -32,6 +32,8 @@ const EXAMPLES: [&str; 22] = [
     "nvme/rdma.toml",
     "nvme/tcp.toml",
     "sonic/lab.toml",
+    "uet/incast.toml",
+    "uet/permutation.toml",
     "uneven-paths.toml",
 ];
 

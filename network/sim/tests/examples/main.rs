@@ -20,6 +20,7 @@ mod settings;
 mod shapes;
 mod sonic;
 mod spraying;
+mod uet;
 mod uneven;
 
 use fabric_file::{Document, ReadFile};

@@ -225,6 +225,7 @@ impl RouterOsConfig {
             // A lossless queue too has no more than its own buffers and the shared pool: beside pauses that
             // come in time it has less.
             limit: Limit::Static(own + shared),
+            trim: None,
         }
     }
 

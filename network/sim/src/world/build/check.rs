@@ -1,7 +1,7 @@
 //! Scenarios that cannot run.
 
 use super::{DEPTH_MAX, SAMPLES_MAX};
-use crate::world::scenario::{Scenario, Watch};
+use crate::world::scenario::{Flow, Forgery, Scenario, SriovAdapterConfig, Transfer, Watch};
 
 /// The reason why a scenario cannot run.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -36,6 +36,9 @@ pub enum ScenarioError {
     /// A flow that moves nothing, or too much at once.
     #[error("flow {0} needs messages of 1 byte to 2 GiB, and a depth of 1 to {DEPTH_MAX}")]
     FlowSize(usize),
+    /// Something that Ultra Ethernet's transport does not do, or that is not simulated for it.
+    #[error("transport = \"uet\": {0}")]
+    Uet(&'static str),
     /// A host is not connected to anything.
     #[error("host {0} has flows but no link")]
     NotConnected(u32),
@@ -71,6 +74,51 @@ pub enum ScenarioError {
         /// Virtual time until which the samples fit, in microseconds; or at which the run is to end.
         by_us: f64,
     },
+}
+
+/// What flows of Ultra Ethernet's transport cannot be, or go with.
+fn check_uet(scenario: &Scenario, flow: &Flow) -> Result<(), ScenarioError> {
+    let hosts = [flow.from, flow.to].map(|host| &scenario.hosts[host as usize]);
+    if hosts.iter().all(|host| host.uet.is_none()) {
+        return Ok(());
+    }
+    let has_other = flow.operation != Transfer::Write || flow.trace.is_some();
+    let shares = |card: &SriovAdapterConfig| {
+        card.hosts()
+            .any(|host| [flow.from, flow.to].contains(&host))
+    };
+    let wrong = [
+        (
+            hosts.iter().any(|host| host.uet.is_none()),
+            "both ends of a transfer need it",
+        ),
+        (
+            has_other,
+            "only WRITEs are simulated: no other operations, replays, storage or collectives",
+        ),
+        (
+            flow.forgery != Forgery::None,
+            "its packets bear the sender's own addresses",
+        ),
+        (
+            hosts.iter().any(|host| host.pcie.is_some()),
+            "adapters with a PCIe link are not simulated",
+        ),
+        (
+            scenario.cards.iter().any(shares),
+            "functions of adapters are not simulated",
+        ),
+        (
+            !scenario.watch.captures.is_empty(),
+            "its packets cannot be captured",
+        ),
+        (
+            scenario.skip_steady.is_some(),
+            "steady states cannot be skipped",
+        ),
+    ];
+    let found = wrong.iter().find(|(is_wrong, _)| *is_wrong);
+    found.map_or(Ok(()), |(_, why)| Err(ScenarioError::Uet(why)))
 }
 
 /// Checks what does not need the parts of the network.
@@ -128,6 +176,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
         if flow.from == flow.to || flow.from.max(flow.to) >= topology.hosts() {
             return Err(ScenarioError::FlowEnds(index));
         }
+        check_uet(scenario, flow)?;
         let sizes =
             (1..=1 << 31).contains(&flow.message_bytes) && (1..=DEPTH_MAX).contains(&flow.depth);
         if !sizes || flow.messages == 0 {

@@ -2,11 +2,12 @@
 
 use super::{ScenarioError, WorldBuilder, poster};
 use crate::world::host::{Host, Poster, gid};
+use crate::world::link_state::STREAM_FLOWS;
 use crate::world::part::Part;
 use crate::world::results::Latency;
 use crate::world::scenario::{Flow, HostConfig, Transfer};
 use crate::world::{collective, storage};
-use fabric::Time;
+use fabric::{Pcg32, Time};
 use rnic::{
     Access, AddressVector, AttrMask, Capacity, Destination, Device, Instant, QpAttr, QpInit,
     QpType, State,
@@ -27,6 +28,10 @@ impl WorldBuilder<'_> {
     /// Makes the queue pairs of all flows.
     pub(super) fn connect(&self, parts: &mut [Part]) -> Result<(), ScenarioError> {
         for (number, flow) in (0_u32..).zip(&self.scenario.flows) {
+            if self.scenario.hosts[flow.from as usize].uet.is_some() {
+                self.connect_uet(parts, number);
+                continue;
+            }
             let ends = self.create_pair(parts, flow)?;
             let datagram = self.bring_up_pair(parts, number, &ends)?;
             if matches!(flow.operation, Transfer::Send | Transfer::Datagram) {
@@ -50,6 +55,25 @@ impl WorldBuilder<'_> {
             self.add_poster(parts, number, &ends, datagram);
         }
         Ok(())
+    }
+
+    /// Both ends of a flow of Ultra Ethernet's transport, which has no queue pairs.
+    fn connect_uet(&self, parts: &mut [Part], number: u32) {
+        let flow = &self.scenario.flows[number as usize];
+        let random = Pcg32::new(self.scenario.seed, STREAM_FLOWS + u64::from(number));
+        if let Some(endpoint) = &mut self.host(parts, flow.from).uet {
+            endpoint.add_sender(number, flow.to, random);
+        }
+        if let Some(endpoint) = &mut self.host(parts, flow.to).uet {
+            endpoint.add_receiver(number, flow.from);
+        }
+        let part = usize::from(self.host_at[flow.from as usize].0);
+        parts[part].unfinished += 1;
+        let ends = FlowEnds {
+            hosts: [flow.from, flow.to],
+            qpns: [Qpn::new(0); 2],
+        };
+        self.add_poster(parts, number, &ends, None);
     }
 
     fn create_pair(&self, parts: &mut [Part], flow: &Flow) -> Result<FlowEnds, ScenarioError> {

@@ -6,7 +6,7 @@ use super::{Attachment, Context, Echoes, Host, Kind, gid, host_of};
 use crate::world::collective::OF_WORKER;
 use crate::world::event_key::{EventKey, EventKind};
 use crate::world::life::Loss;
-use crate::world::link_direction::Content;
+use crate::world::link_direction::{Content, TransportHeaders};
 use crate::world::link_state::LinkState;
 use crate::world::scenario::Forgery;
 use crate::world::sriov_adapter::{FunctionDrops, Seat};
@@ -56,6 +56,10 @@ impl Host {
     ) {
         if self.seat.is_some() && !self.is_in_vlan(id, context) {
             self.function_drops.vlan += 1;
+            return self.drop_arrived(id, context);
+        }
+        if self.uet.is_none() && context.packets[id].kind.is_trimmed() {
+            // No other transport asks for what is missing: the packet is lost.
             return self.drop_arrived(id, context);
         }
         if self.egress.has_lanes() {
@@ -152,7 +156,13 @@ impl Host {
         if self.egress.has_lanes() {
             self.egress.release_on_lane(packet.pcp, packet.length);
         }
-        context.receiving[content.flow as usize].note_packet(&content.headers);
+        let headers = match content.headers {
+            TransportHeaders::Roce(headers) => headers,
+            TransportHeaders::Uet(header) => {
+                return self.take_uet(now, &content, header, &packet, context);
+            }
+        };
+        context.receiving[content.flow as usize].note_packet(&headers);
         let arrival = Arrival {
             source: gid(content.from),
             destination: gid(self.number),
@@ -182,7 +192,7 @@ impl Host {
         self.device.handle_packet_and_answer(
             at,
             &arrival,
-            &content.headers,
+            &headers,
             payload,
             &mut memory,
             &mut sink,
@@ -192,7 +202,7 @@ impl Host {
             context.cards[seat.card as usize].sent(seat.function, now, sent_bytes);
         }
         // Datagrams are written behind 40 bytes for the global route header (IBTA 11.4.1.2).
-        let delivered = match content.headers.service {
+        let delivered = match headers.service {
             Service::Ud => u64::from(content.payload).min(memory.written_bytes),
             _ => memory.written_bytes,
         };
@@ -208,8 +218,11 @@ impl Host {
         telemetry: &Telemetry,
         echoes: &mut Echoes,
     ) {
+        let Some(headers) = content.headers.roce() else {
+            return;
+        };
         if matches!(
-            content.headers.message,
+            headers.message,
             Message::Write { .. } | Message::Send { .. }
         ) {
             echoes.insert((self.number, content.flow), *telemetry);
@@ -228,8 +241,7 @@ impl Host {
             .zip(telemetry.hops())
             .map(|(to, from)| *to = hop(from))
             .count();
-        self.device
-            .handle_telemetry(content.headers.dest, &hops[..filled]);
+        self.device.handle_telemetry(headers.dest, &hops[..filled]);
     }
 
     /// The port is free, or a wake-up is due.
@@ -266,6 +278,9 @@ impl Host {
     pub(in crate::world) fn pump(&mut self, now: Time, context: &mut Context<'_>) {
         if self.is_live {
             return self.pump_live(now, context);
+        }
+        if self.uet.is_some() {
+            return self.pump_uet(now, context);
         }
         if self.egress.has_lanes() {
             return self.pump_lanes(now, context);
@@ -358,7 +373,7 @@ impl Host {
 
     /// When the first pause of these classes ends, if any is paused.
     #[inline]
-    fn paused_until(&self, classes: u8) -> Option<Time> {
+    pub(super) fn paused_until(&self, classes: u8) -> Option<Time> {
         if classes & self.egress.paused() == 0 {
             return None;
         }
@@ -425,11 +440,11 @@ impl Host {
         }
     }
 
-    /// Whether programs, the PCIe link or storage may have to be called.
+    /// Whether programs, the PCIe link, storage or another transport may have to be called.
     #[inline]
     fn has_plans(&self) -> bool {
         let programs = !self.starts.is_empty() || !self.thinking.is_empty();
-        programs || self.pcie.is_some() || self.store.is_some()
+        programs || self.pcie.is_some() || self.store.is_some() || self.uet.is_some()
     }
 
     /// The time of their next call.
@@ -449,7 +464,11 @@ impl Host {
             .thinking
             .peek()
             .map_or(Time::NEVER, |std::cmp::Reverse((at, _))| *at);
-        start.min(slot).min(store).min(thought)
+        let transport = self
+            .uet
+            .as_ref()
+            .map_or(Time::NEVER, |endpoint| endpoint.next_at());
+        start.min(slot).min(store).min(thought).min(transport)
     }
 }
 
@@ -551,7 +570,7 @@ impl Sink for PortSink<'_, '_> {
             self.host
         };
         let content = Content {
-            headers: *headers,
+            headers: TransportHeaders::Roce(*headers),
             payload,
             flow,
             from,

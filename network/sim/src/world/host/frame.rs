@@ -1,7 +1,7 @@
 //! Frames of a host: how they are marked, and how many bytes they have.
 
 use crate::world::link_state::ECT_0;
-use crate::world::scenario::{Headers, Marking};
+use crate::world::scenario::{Headers, Marking, UET_CONTROL_BYTES, UET_DATA_BYTES};
 use fabric::{PacketKind, UNTAGGED};
 use wire::{Message, Service, Tail};
 
@@ -96,6 +96,18 @@ fn transport_bytes(packet: &wire::Packet) -> u32 {
     }
 }
 
+/// Bytes of a packet of Ultra Ethernet's transport, likewise.
+#[inline]
+pub(super) fn uet_frame_bytes(headers: Headers, payload: u32) -> u32 {
+    match headers {
+        Headers::Fixed { data, control } => {
+            payload + u32::from(if payload > 0 { data } else { control })
+        }
+        _ if payload > 0 => payload + UET_DATA_BYTES,
+        _ => UET_CONTROL_BYTES,
+    }
+}
+
 /// Bytes from the destination address to the check sequence.
 #[inline]
 pub(super) fn frame_bytes(headers: Headers, packet: &wire::Packet, payload: u32) -> u32 {
@@ -104,7 +116,9 @@ pub(super) fn frame_bytes(headers: Headers, packet: &wire::Packet, payload: u32)
             let transport = transport_bytes(packet);
             (OUTER_BYTES + transport + payload.next_multiple_of(4)).max(FRAME_BYTES_MIN)
         }
-        Headers::Infiniband => LOCAL_BYTES + transport_bytes(packet) + payload.next_multiple_of(4),
+        Headers::Infiniband | Headers::Uet => {
+            LOCAL_BYTES + transport_bytes(packet) + payload.next_multiple_of(4)
+        }
         Headers::Fixed { data, control } => {
             payload + u32::from(if payload > 0 { data } else { control })
         }

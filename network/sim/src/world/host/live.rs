@@ -3,7 +3,7 @@
 
 use super::{Context, Host};
 use crate::world::event_key::{EventKey, EventKind};
-use crate::world::link_direction::Content;
+use crate::world::link_direction::{Content, TransportHeaders};
 use crate::world::live::{Delivered, LivePacket, Offer};
 use crate::world::results::LIVE_FLOW;
 use crate::world::scenario::Forgery;
@@ -107,7 +107,8 @@ impl Host {
     fn fetch(&mut self, now: Time, id: PacketId, context: &mut Context<'_>) {
         let content = &context.links.contents[id.0 as usize];
         let payload = content.payload;
-        let is_answer = matches!(content.headers.message, Message::ReadResponse { .. });
+        let message = content.headers.roce().map(|headers| headers.message);
+        let is_answer = matches!(message, Some(Message::ReadResponse { .. }));
         if let Some(seat) = self.seat {
             let packet = &context.packets[id];
             let mut bytes = [0; 2];
@@ -180,7 +181,7 @@ impl Host {
         let headers = wire::Packet::new(Service::Rc, Qpn::new(0), Psn::new(0), Message::Congestion);
         let flow = live.token | LIVE_FLOW;
         let content = Content {
-            headers,
+            headers: TransportHeaders::Roce(headers),
             payload: live.payload.into(),
             flow,
             from: self.number,

@@ -8,6 +8,7 @@ mod marks;
 mod program;
 mod replay;
 mod statistics;
+mod uet;
 
 pub(super) use adapter::digest;
 pub(super) use marks::MarkedFlows;
@@ -21,6 +22,7 @@ use super::pcie_link::PcieLink;
 use super::scenario::{Forgery, Headers, HostConfig};
 use super::sriov_adapter::{FunctionDrops, Seat, SriovAdapter};
 use super::storage::Store;
+use super::uet::Endpoint;
 use fabric::config::{CLASSES, PfcConfig, Profile, QueueConfig};
 use fabric::{Egress, Packets, Pcg32, Telemetry, Time};
 use frame::Mark;
@@ -117,6 +119,8 @@ pub(super) struct Host {
     pub(super) store: Option<Box<Store>>,
     /// Ranks of the host in collectives.
     pub(super) worker: Option<Box<Worker>>,
+    /// Ultra Ethernet's transport, where the host has that.
+    pub(super) uet: Option<Box<Endpoint>>,
     /// Whether the host's packets come from outside, and go there.
     pub(super) is_live: bool,
     /// Of a live host, whose queues hold one packet each: classes whose packet bears another's GID, and those
@@ -227,6 +231,7 @@ impl Host {
             pcie: None,
             store: None,
             worker: None,
+            uet: None,
             is_live: false,
             forged: [0; 2],
             seat: None,

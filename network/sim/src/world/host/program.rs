@@ -80,6 +80,9 @@ impl Host {
         }
         self.think(now, context);
         self.device.handle_timeout(Instant(now.ns()));
+        if self.uet.is_some() {
+            self.handle_uet(now, context);
+        }
         self.handle_pcie(now, context);
         self.handle_store(now, context);
         self.look(now, context);
@@ -209,6 +212,9 @@ impl Host {
         let (address, rkey) = (BUFFER_ADDRESS, poster.peer.rkey);
         let step = poster.next_step();
         let length = step.map_or(flow.message_bytes, |step| step.bytes);
+        if let Some(endpoint) = &mut self.uet {
+            return endpoint.post(poster.number, u64::from(length));
+        }
         let operation = match flow.operation {
             _ if step.is_some_and(|step| step.action == Action::Write) => Operation::Write {
                 address,

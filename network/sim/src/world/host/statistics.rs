@@ -67,7 +67,12 @@ impl Receiving {
         if !is_data(&headers.message) || self.both_ways {
             return;
         }
-        let psn = headers.psn.value();
+        self.note_psn(headers.psn.value());
+    }
+
+    /// Notes the sequence number of a packet with data, of which the lower 24 bits count.
+    #[inline]
+    pub(super) fn note_psn(&mut self, psn: u32) {
         if !std::mem::replace(&mut self.begun, true) {
             (self.highest, self.last, self.count) = (psn, psn, 1 << 32);
         }

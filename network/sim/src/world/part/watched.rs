@@ -57,8 +57,8 @@ fn drive_host(host: &mut Host, due: Due, context: &mut Context<'_>) {
             journal, contents, ..
         } = &mut *context.links;
         if let Some(journal) = journal {
-            let is_marked = context.packets[id].is_marked();
-            journal.arrives(host.number, id, &contents[id.0 as usize], is_marked);
+            let packet = &context.packets[id];
+            journal.arrives(host.number, id, &contents[id.0 as usize], packet);
         }
         host.handle_packet(due.at, id, context);
     } else {
@@ -117,7 +117,7 @@ impl Wire for WatchedPorts<'_> {
         if let Some(journal) = journal {
             let info = &table[lane as usize];
             let content = &contents[id.0 as usize];
-            journal.queued(lane, info, content, &packets[id], egress);
+            journal.queued(lane, info, content, id, egress, &packets[id]);
         }
     }
 
