@@ -232,7 +232,7 @@ fn hops(report: &Report) -> String {
 }
 
 fn ports(ports: &[PortReport]) -> String {
-    let head = [
+    let mut head = vec![
         "port",
         "to",
         "class",
@@ -244,11 +244,15 @@ fn ports(ports: &[PortReport]) -> String {
         "pauses sent",
         "dropped",
     ];
+    let trims = ports.iter().any(|port| port.trimmed > 0);
+    if trims {
+        head.insert(head.len() - 2, "trimmed");
+    }
     let per_queue = ports
         .iter()
         .flat_map(|port| port.queues.iter().map(move |queue| (port, queue)));
     let row = |(port, queue): (&PortReport, &sim::report::QueueReport)| {
-        vec![
+        let mut row = vec![
             port.port.clone(),
             port.to.clone(),
             queue.class.to_string(),
@@ -259,7 +263,11 @@ fn ports(ports: &[PortReport]) -> String {
             queue.marked.to_string(),
             port.pauses_sent.to_string(),
             port.losses_text(),
-        ]
+        ];
+        if trims {
+            row.insert(row.len() - 2, queue.trimmed.to_string());
+        }
+        row
     };
     let count = per_queue.clone().count();
     let table = rows(&head, per_queue.take(PORT_ROWS_MAX).map(row));

@@ -68,8 +68,12 @@ fn drawing(experiment: &Experiment, report: &Report) -> Drawing {
 
 fn sentence(port: &PortReport) -> String {
     let dropped: u64 = port.losses().map(|(_, count)| count).sum();
+    let trimmed = match port.trimmed {
+        0 => String::new(),
+        trimmed => format!(", {trimmed} trimmed"),
+    };
     format!(
-        "{} → {}: load {:.1} %, paused {:.0} µs, {} marked, {dropped} dropped on arrival",
+        "{} → {}: load {:.1} %, paused {:.0} µs, {} marked{trimmed}, {dropped} dropped on arrival",
         port.port,
         port.to,
         100.0 * port.load,

@@ -400,6 +400,9 @@ fn queues(counted: &Counted<'_>) -> Vec<QueueReport> {
             packets: queue.sent_packets,
             bytes: queue.sent_bytes,
             marked: queue.marked_packets,
+            trimmed: counted
+                .incidents
+                .map_or(0, |incidents| incidents.trimmed[index].packets),
             peak_bytes: queue.peak_bytes,
             paused_us: us(queue.paused_ps),
             dropped: reasons(dropped),
@@ -409,7 +412,8 @@ fn queues(counted: &Counted<'_>) -> Vec<QueueReport> {
         }
     };
     let used = |queue: &QueueReport| {
-        queue.packets > 0 || queue.paused_us > 0.0 || !queue.dropped.is_empty()
+        let idle = queue.packets == 0 && queue.paused_us <= 0.0;
+        !idle || queue.trimmed > 0 || !queue.dropped.is_empty()
     };
     counted
         .queues
@@ -469,6 +473,7 @@ fn port(counted: &Counted<'_>, rate: Rate, gap: u32, end: Time) -> PortReport {
         packets,
         bytes,
         marked: queues.iter().map(|queue| queue.marked).sum(),
+        trimmed: queues.iter().map(|queue| queue.trimmed).sum(),
         dropped: reasons(|why| {
             counted
                 .port
@@ -497,6 +502,11 @@ fn switches(experiment: &Experiment, results: &Results) -> Vec<SwitchReport> {
             marked: ports()
                 .flat_map(|port| port.queues)
                 .map(|queue| queue.marked_packets)
+                .sum(),
+            trimmed: ports()
+                .filter_map(|port| port.incidents.as_deref())
+                .flat_map(|incidents| incidents.trimmed)
+                .map(|tally| tally.packets)
                 .sum(),
             pauses_sent: ports().map(|port| port.ingress.pauses_sent).sum(),
         }

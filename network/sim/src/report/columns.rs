@@ -270,6 +270,7 @@ pub fn port_columns<R: Borrow<Report>>(reports: &[R]) -> Vec<Column> {
         })
         .whole("fcs_errors", |_, port| port.fcs_errors)
         .whole("lost_link_down", |_, port| port.lost_link_down)
+        .whole("trimmed", |_, port| port.trimmed)
         .whole("pauses_sent", |_, port| port.pauses_sent)
         .number("paused_us", |port| Some(port.paused_us))
         .columns
@@ -285,6 +286,7 @@ pub fn switch_columns<R: Borrow<Report>>(reports: &[R]) -> Vec<Column> {
         })
         .whole("dropped", |_, switch| switch.dropped)
         .whole("marked", |_, switch| switch.marked)
+        .whole("trimmed", |_, switch| switch.trimmed)
         .whole("pauses_sent", |_, switch| switch.pauses_sent)
         .columns
 }

@@ -110,7 +110,7 @@ pub(super) fn settings(report: &Report, names: bool) -> String {
 pub fn ports_csv(report: &Report) -> String {
     let mut text =
         "port,to,rate_bps,load,class,packets,bytes,marked,peak_bytes,paused_us,queue_dropped,pauses_sent,\
-         dropped,fcs_errors,lost_link_down\n"
+         dropped,fcs_errors,lost_link_down,trimmed\n"
             .to_owned();
     for port in &report.ports {
         let dropped: u64 = port.dropped.iter().map(|(_, count)| count).sum();
@@ -118,7 +118,7 @@ pub fn ports_csv(report: &Report) -> String {
             let of_queue: u64 = queue.dropped.iter().map(|(_, count)| count).sum();
             let _ = writeln!(
                 text,
-                "{},{},{},{},{},{},{},{},{},{},{of_queue},{},{dropped},{},{}",
+                "{},{},{},{},{},{},{},{},{},{},{of_queue},{},{dropped},{},{},{}",
                 cell(&port.port),
                 cell(&port.to),
                 port.rate_bps,
@@ -131,7 +131,8 @@ pub fn ports_csv(report: &Report) -> String {
                 queue.paused_us,
                 port.pauses_sent,
                 port.fcs_errors,
-                port.lost_link_down
+                port.lost_link_down,
+                queue.trimmed
             );
         }
     }

@@ -291,6 +291,9 @@ pub struct PortReport {
     pub bytes: u64,
     /// Packets that were marked here (ECN).
     pub marked: u64,
+    /// Packets that were cut to their headers here, because their queue was full.
+    #[serde(default, skip_serializing_if = "is_nought")]
+    pub trimmed: u64,
     /// Packets that arrived here and were dropped, by reason.
     #[serde(deserialize_with = "json::reasons")]
     pub dropped: Vec<(&'static str, u64)>,
@@ -360,6 +363,9 @@ pub struct QueueReport {
     pub bytes: u64,
     /// Packets that were marked here (ECN).
     pub marked: u64,
+    /// Packets that were cut to their headers here, because their queue was full.
+    #[serde(default, skip_serializing_if = "is_nought")]
+    pub trimmed: u64,
     /// Most bytes that waited.
     pub peak_bytes: u32,
     /// Microseconds of pause.
@@ -390,6 +396,11 @@ pub struct GroupReport {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+const fn is_nought(number: &u64) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
 const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -407,6 +418,9 @@ pub struct SwitchReport {
     pub dropped: u64,
     /// Packets that were marked here (ECN).
     pub marked: u64,
+    /// Packets that were cut to their headers here, because their queue was full.
+    #[serde(default, skip_serializing_if = "is_nought")]
+    pub trimmed: u64,
     /// Frames sent that pause a priority (Xoff).
     pub pauses_sent: u64,
 }

@@ -11,6 +11,8 @@ pub fn sweep_rows(reports: &[(usize, Report)]) -> Vec<Vec<String>> {
         return Vec::new();
     };
     let several = first.workloads.len() > 1;
+    let mut switches = reports.iter().flat_map(|(_, report)| &report.switches);
+    let trims = switches.any(|switch| switch.trimmed > 0);
     let mut head = vec!["run".to_owned()];
     head.extend(first.settings.iter().map(|(path, _)| path.clone()));
     if several {
@@ -27,6 +29,9 @@ pub fn sweep_rows(reports: &[(usize, Report)]) -> Vec<Vec<String>> {
         "dropped",
     ];
     head.extend(measures.map(str::to_owned));
+    if trims {
+        head.push("trimmed".to_owned());
+    }
     let mut rows = vec![head];
     for (number, report) in reports {
         let sum = |of: fn(&SwitchReport) -> u64| report.switches.iter().map(of).sum::<u64>();
@@ -50,6 +55,9 @@ pub fn sweep_rows(reports: &[(usize, Report)]) -> Vec<Vec<String>> {
                 sum(|switch| switch.pauses_sent).to_string(),
                 sum(|switch| switch.dropped).to_string(),
             ]);
+            if trims {
+                row.push(sum(|switch| switch.trimmed).to_string());
+            }
             rows.push(row);
         }
     }

@@ -312,11 +312,12 @@ fn hops(report: &Report) -> String {
 fn weight(port: &PortReport) -> f64 {
     let lost: u64 = port.losses().map(|(_, count)| count).sum();
     let peak = port.peak_queue_bytes();
-    lost as f64 * 1e12 + port.paused_us * 1e3 + f64::from(peak) + port.load
+    let lost = lost as f64 * 1e12 + port.trimmed as f64 * 1e6;
+    lost + port.paused_us * 1e3 + f64::from(peak) + port.load
 }
 
 fn ports(ports: &[PortReport]) -> String {
-    let head = [
+    let mut head = vec![
         "port",
         "to",
         "load",
@@ -327,6 +328,10 @@ fn ports(ports: &[PortReport]) -> String {
         "pauses sent",
         "dropped",
     ];
+    let trims = ports.iter().any(|port| port.trimmed > 0);
+    if trims {
+        head.insert(head.len() - 2, "trimmed");
+    }
     let mut rows = Rows::new(&head);
     let mut shown: Vec<&PortReport> = ports.iter().collect();
     shown.sort_by(|one, other| weight(other).total_cmp(&weight(one)));
@@ -338,7 +343,7 @@ fn ports(ports: &[PortReport]) -> String {
             .map(|queue| queue.peak_bytes)
             .max()
             .unwrap_or(0);
-        rows.0.push(vec![
+        let mut row = vec![
             port.port.clone(),
             port.to.clone(),
             format!("{:.1}%", 100.0 * port.load),
@@ -348,7 +353,11 @@ fn ports(ports: &[PortReport]) -> String {
             port.marked.to_string(),
             port.pauses_sent.to_string(),
             port.losses_text(),
-        ]);
+        ];
+        if trims {
+            row.insert(row.len() - 2, port.trimmed.to_string());
+        }
+        rows.0.push(row);
     }
     let more = ports.len() - shown.len();
     let more = if more > 0 {
@@ -360,23 +369,32 @@ fn ports(ports: &[PortReport]) -> String {
 }
 
 fn switches(report: &Report) -> String {
-    let mut rows = Rows::new(&[
+    let mut head = vec![
         "switch",
         "buffer peak",
         "of",
         "marked",
         "pauses sent",
         "dropped",
-    ]);
+    ];
+    let trims = report.switches.iter().any(|switch| switch.trimmed > 0);
+    if trims {
+        head.insert(head.len() - 2, "trimmed");
+    }
+    let mut rows = Rows::new(&head);
     for switch in report.switches.iter().take(PORTS_SHOWN) {
-        rows.0.push(vec![
+        let mut row = vec![
             switch.name.clone(),
             size(f64::from(switch.buffer_peak_bytes)),
             size(f64::from(switch.buffer_bytes)),
             switch.marked.to_string(),
             switch.pauses_sent.to_string(),
             switch.dropped.to_string(),
-        ]);
+        ];
+        if trims {
+            row.insert(row.len() - 2, switch.trimmed.to_string());
+        }
+        rows.0.push(row);
     }
     format!("\n{}", rows.text())
 }

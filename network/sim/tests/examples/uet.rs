@@ -4,7 +4,8 @@
 use super::run;
 use fabric_file::Document;
 use sim::experiment::Experiment;
-use sim::world::Results;
+use sim::report::{LifeFormat, ports_csv, sweep_rows, table, write_life};
+use sim::world::{LifeEvent, Results, TransportHeaders, UetHeader};
 
 /// Microseconds until the last flow is done.
 fn tail_us(results: &Results) -> f64 {
@@ -110,6 +111,114 @@ fn an_incast_is_trimmed_in_its_first_round_trip_and_loses_nothing() {
             "{congestion}: {tail} us of {least}"
         );
     }
+}
+
+/// Where packets were trimmed is shown where marks and drops are, and nowhere else is a column for it.
+#[test]
+fn trims_are_in_every_form_of_the_report() {
+    let ran = run("uet/incast.toml", &[]);
+    let count = trimmed(&ran.results);
+    let [switch] = &ran.report.switches[..] else {
+        panic!("{:?}", ran.report.switches)
+    };
+    assert_eq!((switch.trimmed, switch.dropped), (count, 0));
+    let port = ran.report.ports.iter().find(|port| port.trimmed > 0);
+    let port = port.unwrap();
+    assert_eq!((port.port.as_str(), port.trimmed), ("s0:0", count));
+    let queue = port.queues.iter().find(|queue| queue.class == 3).unwrap();
+    assert_eq!(queue.trimmed, count);
+    assert!(table(&ran.report).contains("trimmed"));
+    let csv = ports_csv(&ran.report);
+    let row = csv
+        .lines()
+        .find(|line| line.starts_with("s0:0,h0,") && line.contains(",3,"));
+    assert!(row.unwrap().ends_with(&format!(",{count}")), "{csv}");
+    let rows = sweep_rows(&[(1, ran.report)]);
+    assert_eq!(rows[0].last().unwrap(), "trimmed");
+    assert_eq!(*rows[1].last().unwrap(), count.to_string());
+    let without = run("incast.toml", &[]);
+    assert!(!table(&without.report).contains("trimmed"));
+}
+
+/// Of each packet that a queue pair sent: trimmed at the switch, received so, asked for, sent again.
+#[test]
+fn the_life_of_a_queue_pair_has_trims() {
+    let sets = [("workload.0.message", "400kB")];
+    let ran = super::run_with("uet/incast.toml", &sets, |experiment| {
+        let first = experiment.queue_pair_names()[0].to_string();
+        let traced = experiment.queue_pair(&first).unwrap();
+        experiment.scenario.watch.traced = Some(traced);
+    });
+    let (life, flow) = (ran.results.life.as_ref().unwrap(), &ran.results.flows[0]);
+    let count = |of: &dyn Fn(&LifeEvent) -> bool| {
+        let own = life.records.iter().filter(|record| of(&record.event));
+        own.count() as u64
+    };
+    assert!(flow.trimmed > 0);
+    assert_eq!(
+        count(&|event| matches!(event, LifeEvent::Trimmed { to_bytes: 64 })),
+        flow.trimmed
+    );
+    assert_eq!(
+        count(&|event| matches!(event, LifeEvent::Arrived { trimmed: true, .. })),
+        flow.trimmed
+    );
+    let again = |event: &LifeEvent| matches!(event, LifeEvent::Sent { again: true, .. });
+    assert_eq!(count(&again), flow.sender.retransmitted_packets);
+    assert_eq!(
+        count(&|event| matches!(event, LifeEvent::Completed { message: 0 })),
+        1
+    );
+    let mut text = Vec::new();
+    write_life(&mut text, &ran.experiment, life, LifeFormat::Text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    for part in [
+        "s0:0  trimmed PSN ",
+        " to 64 bytes",
+        ", trimmed",
+        "NACK: PSN ",
+        "ACK up to PSN ",
+    ] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+}
+
+/// One packet that was trimmed: its life ends with the acknowledgement of what was sent again.
+#[test]
+fn the_life_of_a_packet_ends_with_its_acknowledgement() {
+    let ran = |psn: Option<u32>| {
+        let sets = [("workload.0.message", "400kB")];
+        super::run_with("uet/incast.toml", &sets, |experiment| {
+            let first = experiment.queue_pair_names()[0].to_string();
+            let mut traced = experiment.queue_pair(&first).unwrap();
+            traced.psn = psn;
+            experiment.scenario.watch.traced = Some(traced);
+        })
+    };
+    let all = ran(None).results.life.unwrap();
+    let trimmed = all.records.iter().find_map(|record| match record.event {
+        LifeEvent::Trimmed { .. } => record.packet?.headers.psn(),
+        _ => None,
+    });
+    let psn = trimmed.unwrap();
+    let life = ran(Some(psn as u32)).results.life.unwrap();
+    let mut packets = life.records.iter().filter_map(|record| record.packet);
+    let last = packets.next_back().unwrap().headers;
+    assert!(matches!(last, TransportHeaders::Uet(UetHeader::Ack(sack)) if sack.covers(psn)));
+    let is_nack = |header: &UetHeader| matches!(header, UetHeader::Nack { .. });
+    let nacks = life.records.iter().filter(|record| {
+        let headers = record.packet.map(|packet| packet.headers);
+        matches!(headers, Some(TransportHeaders::Uet(header)) if is_nack(&header))
+    });
+    assert!(nacks.count() > 0);
+    let others = life
+        .records
+        .iter()
+        .filter_map(|record| match record.packet?.headers {
+            TransportHeaders::Uet(UetHeader::Data { psn: other, .. }) => Some(other != psn),
+            _ => None,
+        });
+    assert!(!others.into_iter().any(|is_other| is_other));
 }
 
 #[test]
