@@ -115,6 +115,7 @@ pub enum CollectiveKind {
     /// `direct`.
     Send,
     /// No rank goes on before all have come: in each stage twice as many have been heard of (dissemination).
+    /// In a group of one rank it is computing alone, as long as `compute`.
     Barrier,
 }
 

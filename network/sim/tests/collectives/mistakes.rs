@@ -81,7 +81,13 @@ fn groups_have_each_host_once_and_two_at_least() {
         &group("[\"h*\", \"h3\"]", ""),
         &["group.g.hosts", "h3 is in it twice"],
     );
-    says(&group("[\"h3\"]", ""), &["one rank exchanges nothing"]);
+    says(
+        &group("[\"h3\"]", ""),
+        &[
+            "collective[0].group",
+            "has one rank, which exchanges nothing",
+        ],
+    );
     says(
         &group("[\"h[0-1]\", \"h7\"]", ""),
         &["group.g.hosts[1]", "no host is called \"h7\""],

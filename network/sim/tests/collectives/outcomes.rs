@@ -64,6 +64,57 @@ fn bus_bandwidth_is_that_of_nccl_tests() {
     }
 }
 
+/// Computing that several things wait for, and that other computing waits for, once.
+#[test]
+fn a_barrier_of_one_rank_is_computing_alone() {
+    let ran = star(
+        r#"
+        [group.alone]
+        hosts = ["h0"]
+        [[collective]]
+        name = "forward-0"
+        kind = "barrier"
+        group = "alone"
+        compute = "300us"
+        [[collective]]
+        name = "forward-1"
+        kind = "barrier"
+        group = "alone"
+        compute = "200us"
+        after = ["forward-0"]
+        [[transfer]]
+        name = "activations-0"
+        from = "h0"
+        to = "h1"
+        bytes = "4KiB"
+        after = ["forward-0"]
+        [[transfer]]
+        name = "activations-1"
+        from = "h0"
+        to = "h2"
+        bytes = "4KiB"
+        after = ["forward-1"]
+        [[collective]]
+        name = "last"
+        kind = "barrier"
+        group = "alone"
+        compute = "1ms"
+        after = ["forward-1"]
+        "#,
+    );
+    // Computing is over, and each transfer has begun, when it should.
+    let transfers = [("activations-0", 300.0), ("activations-1", 500.0)];
+    for (flow, (name, begin_us)) in ran.results.flows.iter().zip(transfers) {
+        let finished_us = flow.last_completion.0 as f64 / 1e6;
+        assert!(
+            (begin_us..begin_us + 10.0).contains(&finished_us),
+            "{name}: {finished_us}"
+        );
+        assert_eq!(ran.collective(name).times_us.len(), 1);
+    }
+    assert_eq!(ran.results.end.0, 1_500_000_000);
+}
+
 #[test]
 fn a_critical_path_goes_over_the_slow_link() {
     let slow = "[[link]]\nbetween = [\"h3\", \"s0\"]\nrate = \"25Gb/s\"\n";

@@ -109,15 +109,6 @@ impl<'a> Groups<'a> {
             let instead = "name each host once";
             return Err(table.mistake(Mistake::Combination, "hosts", what, instead));
         }
-        if ranks.len() < 2 {
-            let what = "a group of one rank exchanges nothing".to_owned();
-            return Err(table.mistake(
-                Mistake::Combination,
-                "hosts",
-                what,
-                "name two hosts at least",
-            ));
-        }
         Ok(())
     }
 
@@ -169,9 +160,11 @@ impl<'a> Groups<'a> {
         let mut workloads: Vec<String> = Vec::new();
         let mut transfers = None;
         let mut of_group = Vec::with_capacity(self.names.len());
-        for name in self.names {
+        for (name, group) in self.names.into_iter().zip(&self.found) {
             let own = workloads.len();
             let number = match name {
+                // Ranks of one server have no queue pairs, which results would be about.
+                Some(_) if group.hosts.len() <= group.per_server as usize => 0,
                 Some(name) => {
                     workloads.push(name);
                     own

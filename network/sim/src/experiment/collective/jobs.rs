@@ -166,6 +166,15 @@ fn collective(
     groups: &mut Groups<'_>,
 ) -> Result<Described, FileError> {
     let group = groups.named(table, &one.group)?;
+    // Alone, a rank can only compute.
+    if groups.ranks(group) < 2 && one.kind != CollectiveKind::Barrier {
+        let what = format!(
+            "the group {} has one rank, which exchanges nothing",
+            one.group
+        );
+        let instead = "name two hosts at least; a barrier of one rank is computing alone";
+        return Err(table.mistake(Mistake::Combination, "group", what, instead));
+    }
     let root = root(table, one, groups, group)?;
     let ranks = groups.ranks(group) as u32;
     let (work, algorithm) = algorithm::work(table, one, root, ranks)?;

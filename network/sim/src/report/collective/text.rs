@@ -15,7 +15,8 @@ const LINKS_SHOWN: usize = 4;
 
 /// The table of collectives, and what each waited for.
 pub(in crate::report) fn collectives(report: &Report) -> String {
-    if report.collectives.is_empty() {
+    let all = listed(report);
+    if all.is_empty() {
         return String::new();
     }
     let mut rows = Rows::new(&[
@@ -29,7 +30,7 @@ pub(in crate::report) fn collectives(report: &Report) -> String {
         "busbw GB/s",
         "slowest",
     ]);
-    for one in report.collectives.iter().take(SHOWN) {
+    for one in all.iter().copied().take(SHOWN) {
         let rate =
             |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{:.3}", rate / 1e9));
         rows.0.push(vec![
@@ -45,12 +46,12 @@ pub(in crate::report) fn collectives(report: &Report) -> String {
         ]);
     }
     let mut text = format!("\n{}", rows.text());
-    let more = report.collectives.len().saturating_sub(SHOWN);
+    let more = all.len().saturating_sub(SHOWN);
     if more > 0 {
         let _ = writeln!(text, "  … and {more} more (--json, --csv, --html have all)");
     }
     text.push('\n');
-    for one in report.collectives.iter().take(SHOWN) {
+    for one in all.iter().copied().take(SHOWN) {
         if let Some(path) = &one.path {
             text += &critical(&one.name, path);
         }
@@ -62,10 +63,18 @@ pub(in crate::report) fn collectives(report: &Report) -> String {
     text
 }
 
+/// Those that exchange something, and computing that did not end.
+fn listed(report: &Report) -> Vec<&CollectiveReport> {
+    let all = report.collectives.iter();
+    all.filter(|one| one.ranks > 1 || one.stuck.is_some())
+        .collect()
+}
+
 /// The operation, with its algorithm where there is a choice.
 pub(super) fn operation(one: &CollectiveReport) -> String {
     match one.group.is_empty() {
         true => one.kind.clone(),
+        false if one.ranks == 1 => "computing".to_owned(),
         false => format!("{} {}", one.algorithm, one.kind),
     }
 }

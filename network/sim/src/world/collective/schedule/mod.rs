@@ -134,7 +134,11 @@ impl<'a> Schedule<'a> {
                 let stages = self.direct_stages(id.strand);
                 (stages.min(1), stages)
             }
-            W::Barrier => (1, self.dissemination_stages()),
+            W::Barrier => {
+                // A rank alone has none.
+                let stages = self.dissemination_stages();
+                (stages.min(1), stages)
+            }
             W::Hierarchical => (rounds(), self.hierarchical_stages()),
         };
         Extent { rounds, stages }
