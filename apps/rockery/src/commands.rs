@@ -158,6 +158,11 @@ pub(crate) enum Command {
     /// Turn outputs of InfiniBand tools into fabric files, and fabric files into what such tools read.
     #[command(subcommand)]
     Ib(crate::ib::Ib),
+    /// Make a fabric file of files of other simulators, of a training job's traces, or of its log.
+    ///
+    /// What is left out or assumed is named on standard error (docs/imports.md).
+    #[command(subcommand)]
+    Import(crate::import::Import),
     /// Write the configurations of real switches and hosts that a fabric file describes.
     ///
     /// Nothing is applied to a device. Without --out and --diff, configurations are printed (docs/plan.md).

@@ -57,6 +57,15 @@ pub(crate) enum Error {
     /// A name of two devices.
     #[error("two devices would be called {0}: choose another name for --as")]
     NameTwice(String),
+    /// A file that would be written over.
+    #[error("{0} is there already, and is left as it is: name another folder, or remove it")]
+    IsThere(PathBuf),
+    /// A fabric file with lists, which are files beside it.
+    #[error("flows are lists, which are files of their own: give --out FOLDER")]
+    ListsNeedFolder,
+    /// A file that cannot be imported.
+    #[error(transparent)]
+    Import(#[from] imports::ImportError),
     /// An incomplete installation.
     #[error(
         "{library} is missing in {looked}: install it again (make install), or build it (cargo build)"

@@ -29,6 +29,7 @@ mod finding;
 mod gen_key;
 mod ib;
 mod identifiers;
+mod import;
 mod lab;
 mod libraries;
 mod listeners;
@@ -96,6 +97,7 @@ fn act(args: Args) -> Result<ExitCode, Error> {
         Command::Sim(what) => return sim::act(&what),
         Command::Lab(what) => return lab::act(&what),
         Command::Ib(what) => ib::act(&what),
+        Command::Import(what) => import::act(&what),
         Command::Plan(what) => plan::act(&what),
         Command::Vf(what) => vf::act(&what),
         Command::Doctor(what) => doctor::act(&what),

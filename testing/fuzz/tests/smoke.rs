@@ -155,6 +155,12 @@ const FUZZERS: &[Fuzzer] = &[
         seed: traffic_of,
         seeds_min: 30,
     },
+    Fuzzer {
+        name: "imports",
+        program: env!("CARGO_BIN_EXE_imports"),
+        seed: |_| None,
+        seeds_min: 0,
+    },
 ];
 
 /// A line of each kind of file, with numbers from a frame.
