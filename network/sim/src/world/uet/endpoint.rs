@@ -202,7 +202,7 @@ impl Endpoint {
                 entropy,
                 at_last_hop,
             } => sender.on_nack(now, psn, sent_at, entropy, at_last_hop),
-            Header::Credit { granted } => sender.on_credit(granted),
+            Header::Credit { granted } => sender.on_credit(now, granted),
             Header::Data { .. } => {}
         }
         self.settle_sender(number);
@@ -263,6 +263,12 @@ impl Endpoint {
             trimmed: sender.trimmed,
             timeouts: sender.timeouts,
         })
+    }
+
+    /// Bytes that its senders sent without a grant, for tests.
+    #[cfg(test)]
+    pub(super) fn without_grant(&self) -> u64 {
+        self.senders.iter().map(Sender::without_grant).sum()
     }
 
     /// Checks what is to hold of its senders and of the credit that it has granted, for tests.

@@ -25,8 +25,11 @@ pub(super) struct Receiver {
     cumulative: u64,
     /// Those that arrived from the word on that `cumulative` is in: a bit each.
     words: VecDeque<u64>,
-    /// Up to this packet the sender waits for an acknowledgement.
-    asked: u64,
+    /// Behind the last packet that has arrived.
+    end: u64,
+    /// The sender has asked for an acknowledgement, and packets before it are missing: there is another one
+    /// when they are here.
+    awaits: bool,
     /// Bytes since the last acknowledgement; none before the first.
     unacknowledged: Option<u32>,
     /// RCCC: credit that the sender wants and that it was granted, since the beginning.
@@ -51,14 +54,15 @@ impl Receiver {
         let is_new = !self.has(packet.psn);
         if is_new {
             self.mark(packet.psn);
+            self.end = self.end.max(packet.psn + 1);
         }
         let bytes = self.unacknowledged.unwrap_or(u32::MAX);
         let bytes = bytes.saturating_add(packet.payload);
-        if packet.asks {
-            self.asked = self.asked.max(packet.psn + 1);
-        }
-        let is_awaited = packet.psn < self.asked;
-        let answers = !is_new || is_awaited || packet.is_marked || bytes >= ack_bytes;
+        self.awaits |= packet.asks;
+        let is_awaited = self.awaits && self.cumulative == self.end;
+        self.awaits &= !is_awaited;
+        let is_asked = packet.asks || is_awaited;
+        let answers = !is_new || is_asked || packet.is_marked || bytes >= ack_bytes;
         self.unacknowledged = Some(if answers { 0 } else { bytes });
         (is_new, answers.then(|| self.acknowledge(packet)))
     }
@@ -163,16 +167,18 @@ mod tests {
     }
 
     #[test]
-    fn packets_before_one_that_asked_are_answered_at_once() {
+    fn one_that_asked_is_answered_again_when_all_before_it_are_here() {
         let mut receiver = Receiver::default();
         receiver.take(&packet(0), 1 << 20);
         let asks = Arrived {
             asks: true,
-            ..packet(9)
+            ..packet(3)
         };
-        receiver.take(&asks, 1 << 20);
-        assert!(receiver.take(&packet(5), 1 << 20).1.is_some());
-        assert!(receiver.take(&packet(10), 1 << 20).1.is_none());
+        assert!(receiver.take(&asks, 1 << 20).1.is_some());
+        assert!(receiver.take(&packet(2), 1 << 20).1.is_none());
+        let last = sack(receiver.take(&packet(1), 1 << 20).1).unwrap();
+        assert_eq!(last.cumulative, 4);
+        assert!(receiver.take(&packet(4), 1 << 20).1.is_none());
     }
 
     #[test]

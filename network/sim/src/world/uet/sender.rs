@@ -6,6 +6,10 @@ use super::{Header, Sack, UetConfig};
 use fabric::{Pcg32, Span, Time};
 use std::collections::VecDeque;
 
+/// Timeouts in which a sender without credit hears nothing until it takes a grant for lost: a receiver of
+/// many senders grants each its part when its turn comes.
+const SILENCE: u64 = 16;
+
 /// A packet that leaves.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::world) struct Outgoing {
@@ -50,12 +54,27 @@ struct Credit {
     granted: u64,
     /// Packets that were lost without a trace are sent again without a grant.
     owed: u64,
+    /// What left ahead of its grant, because nothing was heard.
+    borrowed: u64,
     used: u64,
+    /// The next packet may leave ahead of its grant.
+    may_borrow: bool,
 }
 
 impl Credit {
-    fn left(&self) -> u64 {
+    const fn left(&self) -> u64 {
         (self.first + self.granted + self.owed).saturating_sub(self.used)
+    }
+
+    const fn allows(&self, bytes: u64) -> bool {
+        self.may_borrow || self.left() >= bytes
+    }
+
+    /// A packet leaves that is allowed.
+    fn spend(&mut self, bytes: u64) {
+        self.borrowed += bytes.saturating_sub(self.left());
+        self.used += bytes;
+        self.may_borrow = false;
     }
 }
 
@@ -89,6 +108,8 @@ pub(super) struct Sender {
     nscc: Option<Nscc>,
     credit: Option<Credit>,
     entropy: Entropy,
+    /// When the receiver said anything last.
+    heard_at: Time,
     /// When it wants to be called.
     pub(super) timer: Option<Time>,
     /// It is among those that may send.
@@ -122,9 +143,12 @@ impl Sender {
                 first,
                 granted: 0,
                 owed: 0,
+                borrowed: 0,
                 used: 0,
+                may_borrow: false,
             }),
             entropy: Entropy::new(config.entropy, config.values, random),
+            heard_at: Time(0),
             timer: None,
             is_ready: false,
             failed: false,
@@ -175,6 +199,14 @@ impl Sender {
             .map_or(0, |message| left(message).min(full) as u32)
     }
 
+    /// Whether the packet that has just left is to be acknowledged at once: no other may follow, or the
+    /// window is too small for the receiver to acknowledge without being asked (Ultra Ethernet 1.0, section
+    /// 3.6.13.5).
+    fn needs_answer(&self) -> bool {
+        let window = self.nscc.as_ref().map_or(u64::MAX, Nscc::window);
+        window < u64::from(self.config.ack_bytes) || !self.may_send()
+    }
+
     /// Whether a packet is the first of a message.
     fn starts_message(&self, psn: u64) -> bool {
         let index = self.messages.partition_point(|message| message.end <= psn);
@@ -198,7 +230,7 @@ impl Sender {
         };
         let bytes = self.on_link(payload);
         let fits = self.in_flight == 0 || self.in_flight + bytes <= self.window();
-        fits && self.credit.is_none_or(|credit| credit.left() >= bytes)
+        fits && self.credit.is_none_or(|credit| credit.allows(bytes))
     }
 
     /// Takes the packet that leaves now; [`Self::may_send`] has said so.
@@ -227,7 +259,7 @@ impl Sender {
         }
         self.in_flight += bytes;
         let wanted = self.credit.as_mut().map_or(0, |credit| {
-            credit.used += bytes;
+            credit.spend(bytes);
             (credit.used + self.unsent + self.to_repeat).saturating_sub(credit.first + credit.owed)
         });
         if self.timer.is_none() {
@@ -240,7 +272,7 @@ impl Sender {
                 psn,
                 sent_at: now,
                 entropy,
-                asks: repeats || !self.may_send(),
+                asks: repeats || self.needs_answer(),
                 starts: self.starts_message(psn),
                 wanted,
             },
@@ -261,7 +293,7 @@ impl Sender {
 
     /// An acknowledgement came. Returns how many messages are complete with it.
     pub(super) fn on_ack(&mut self, now: Time, ack: &Sack) -> u32 {
-        self.on_credit(ack.granted);
+        self.on_credit(now, ack.granted);
         let mut acked = 0;
         while self.oldest < ack.cumulative && !self.sent.is_empty() {
             acked += self.arrived(self.oldest);
@@ -331,6 +363,7 @@ impl Sender {
         entropy: u16,
         at_last_hop: bool,
     ) {
+        self.heard_at = now;
         let index = psn.checked_sub(self.oldest);
         let sent = index.and_then(|index| self.sent.get(index as usize).copied());
         // Of one that was sent again meanwhile, or has arrived, it is of no interest any more.
@@ -361,7 +394,8 @@ impl Sender {
     }
 
     /// The receiver says how much credit it has granted so far.
-    pub(super) fn on_credit(&mut self, granted: u64) {
+    pub(super) fn on_credit(&mut self, now: Time, granted: u64) {
+        self.heard_at = now;
         if let Some(credit) = &mut self.credit {
             credit.granted = credit.granted.max(granted);
         }
@@ -400,23 +434,31 @@ impl Sender {
             }
             self.lose(psn);
         }
-        if self.in_flight == 0 && !self.may_send() {
-            self.ask_for_credit();
+        if self.in_flight == 0 && !self.may_send() && self.candidate().is_some() {
+            // It waits for its turn among those that are granted credit, unless a grant was lost.
+            let at = self.heard_at + Span(self.config.timeout.0.saturating_mul(SILENCE));
+            match at > now {
+                true => next = Some(at),
+                false => self.ask_for_credit(),
+            }
         }
         self.timer = next;
         next.map_or(Timer::Off, Timer::At)
     }
 
-    /// Nothing is under way, and no credit comes: one packet goes without, whose acknowledgement says how
-    /// much there is.
+    /// Nothing is under way, and no credit comes: one packet goes ahead of its grant, says how much credit is
+    /// wanted, and its acknowledgement how much there is.
     fn ask_for_credit(&mut self) {
-        let Some((_, payload)) = self.candidate() else {
-            return;
-        };
-        let bytes = self.on_link(payload);
         if let Some(credit) = &mut self.credit {
-            credit.owed += bytes.saturating_sub(credit.left());
+            credit.may_borrow = true;
         }
+    }
+
+    /// What went without a grant, for tests.
+    #[cfg(test)]
+    pub(super) fn without_grant(&self) -> u64 {
+        self.credit
+            .map_or(0, |credit| credit.owed + credit.borrowed)
     }
 
     /// What is to hold at any moment: for tests.
@@ -436,7 +478,7 @@ impl Sender {
         );
         if let Some(credit) = self.credit {
             assert!(
-                credit.used <= credit.first + credit.granted + credit.owed,
+                credit.used <= credit.first + credit.granted + credit.owed + credit.borrowed,
                 "{credit:?}"
             );
         }

@@ -75,6 +75,21 @@ fn run(
     chances: Chances,
     flows: &[Vec<u64>],
 ) -> (Vec<u64>, Vec<u32>, usize, Time) {
+    let ran = run_all(config, chances, flows);
+    (ran.delivered, ran.complete, ran.failed, ran.ended)
+}
+
+/// What a run did.
+struct Ran {
+    delivered: Vec<u64>,
+    complete: Vec<u32>,
+    failed: usize,
+    ended: Time,
+    /// Bytes that left without a grant.
+    without_grant: u64,
+}
+
+fn run_all(config: UetConfig, chances: Chances, flows: &[Vec<u64>]) -> Ran {
     let mut hosts = [Endpoint::new(config), Endpoint::new(config)];
     for (flow, messages) in (0..).zip(flows) {
         hosts[0].add_sender(flow, 1, Pcg32::new(3, u64::from(flow)));
@@ -110,7 +125,13 @@ fn run(
         let timer = hosts.iter().map(Endpoint::next_at).min().unwrap();
         let next = sends.min(arrives).min(timer);
         if next == Time::NEVER {
-            return (delivered, complete, failed, now);
+            return Ran {
+                delivered,
+                complete,
+                failed,
+                ended: now,
+                without_grant: hosts[0].without_grant(),
+            };
         }
         now = now.max(next);
         if arrives <= now {
@@ -206,6 +227,47 @@ fn credits_pace_what_is_beyond_the_first_window() {
         with.0.abs_diff(without.0) * 100 < 2 * without.0,
         "{with:?} {without:?}"
     );
+}
+
+/// The receiver grants half of what the sender could send, to each of twenty flows once in 54 us, and a
+/// timeout is shorter: none of them sends without.
+#[test]
+fn flows_wait_for_their_turn_of_credit() {
+    let config = UetConfig {
+        nscc: false,
+        rccc: true,
+        window: 1 << 40,
+        network: NsccConfig {
+            line_bps: 50_000_000_000,
+            ..NETWORK
+        },
+        timeout: Span::from_us(25),
+        ack_bytes: 1,
+        ..CONFIG
+    };
+    let flows = vec![vec![1_000_000]; 20];
+    let ran = run_all(config, NOTHING, &flows);
+    assert_eq!(ran.delivered, [1_000_000; 20]);
+    assert_eq!(ran.without_grant, 0);
+}
+
+/// Two packets fit into the window, and the receiver acknowledges after four: each asks.
+#[test]
+fn every_packet_asks_where_the_window_is_too_small_for_others() {
+    let asks = |base_rtt| {
+        let network = NsccConfig {
+            base_rtt,
+            ..NETWORK
+        };
+        let mut host = Endpoint::new(UetConfig { network, ..CONFIG });
+        host.add_sender(0, 1, Pcg32::new(3, 0));
+        host.post(0, 1_000_000);
+        matches!(
+            host.send(Time(0)).unwrap().header,
+            Header::Data { asks: true, .. }
+        )
+    };
+    assert!(asks(Span::from_ns(500)) && !asks(Span::from_us(10)));
 }
 
 #[test]
