@@ -32,6 +32,7 @@ use self::listed::Listed;
 use crate::world::{AdapterFunction, Flow, Guard, Scenario, SriovAdapterConfig, Watch};
 use fabric::topology::Node;
 use fabric::{Rate, Time};
+use fabric_file::uet::Transport;
 use fabric_file::{
     Document, Effect, FabricFile, FileError, Mistake, Network, Origin, Point, Problem, ReadFile,
     SharedAdapter, Unused,
@@ -68,7 +69,7 @@ impl Experiment {
     /// # Errors
     /// The first error of the file, with its place; and settings of the command line that have no effect.
     pub fn new(document: &Document, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
-        let mut experiment = Self::idle(document, files)?;
+        let mut experiment = Self::with_paths(document, files)?;
         experiment.manage(document)?;
         if experiment.scenario.flows.is_empty() {
             let instead = "add [[workload]], [[collective]] or [[storage]]";
@@ -82,11 +83,26 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// The same, of a file that may have no transfers: programs of a lab make them.
+    /// The same, of a file that may have no transfers: programs of a lab make them, by RoCEv2 or InfiniBand.
     ///
     /// # Errors
-    /// As [`Experiment::new`].
+    /// As [`Experiment::new`], and adapters with another transport.
     pub fn idle(document: &Document, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
+        let experiment = Self::with_paths(document, files)?;
+        let mut tables = experiment.file.nic.iter();
+        match tables.find(|(_, nic)| nic.transport == Transport::Uet) {
+            Some((name, _)) => Err(document.mistake(
+                Mistake::Combination,
+                &format!("nic.{name}.transport"),
+                "programs of labs do not speak Ultra Ethernet's transport".into(),
+                "leave it out, or simulate the file with 'rockery sim'",
+            )),
+            None => Ok(experiment),
+        }
+    }
+
+    /// With what follows from the paths of flows.
+    fn with_paths(document: &Document, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
         let mut experiment = Self::unmeasured(document, files)?;
         experiment.measure_round_trips();
         Ok(experiment)

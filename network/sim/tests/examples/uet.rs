@@ -296,3 +296,19 @@ fn what_cannot_be_is_refused_with_the_reason() {
         assert!(said.contains(reason), "{sets:?}: {said}");
     }
 }
+
+#[test]
+fn labs_are_told_that_their_programs_speak_another_transport() {
+    let text = include_str!("../../../../examples/uet/incast.toml");
+    let mut files = |name: &str| Err(name.to_owned());
+    let document = Document::read("incast.toml", text, &mut files).unwrap();
+    let said = Experiment::idle(&document, &mut files)
+        .unwrap_err()
+        .to_string();
+    for part in [
+        "nic.default.transport",
+        "simulate the file with 'rockery sim'",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+}
