@@ -61,6 +61,8 @@ pub(crate) const FILES: &[(&str, &str)] = files!(
     "spraying/recovery.toml",
     "spraying/two-hosts.toml",
     "spraying/two-paths.toml",
+    "uet/incast.toml",
+    "uet/permutation.toml",
     "uneven-paths.toml",
     "web-search.toml",
 );
