@@ -1,7 +1,5 @@
 //! Live datapaths for RoCEv2 packets: UDP sockets, and shared memory between processes of one host. This
 //! crate moves datagrams and records and knows their addresses; it does not interpret their contents.
-#[cfg(target_endian = "big")]
-compile_error!("what processes share in memory, and the devices' journals, are little-endian");
 
 pub mod address;
 pub mod attachment;

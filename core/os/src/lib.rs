@@ -3,6 +3,21 @@
 //!
 //! The C libraries are loaded into programs whose calls a preloaded library may replace, so what they use of
 //! this crate allocates nothing and takes no lock.
+//!
+//! Everything that touches an operating system stands on this crate, so the processors that rockery is not
+//! for are refused here, before the assembly of other crates is missed.
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!(
+    "rockery is for x86-64 and 64-bit ARM: its C libraries, its copies of other processes' memory and its \
+     waits have assembly of these processors, and none of this one"
+);
+
+#[cfg(target_endian = "big")]
+compile_error!(
+    "rockery is for little-endian processors: what processes share in memory, and the devices' journals, are \
+     little-endian"
+);
 
 pub mod epoll;
 pub mod event_counter;
