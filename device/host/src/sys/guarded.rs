@@ -203,9 +203,14 @@ impl Guard {
 mod tests {
     use super::*;
 
-    const PAGE: usize = 4096;
-    /// Pages of memory between two that cannot be accessed.
-    const BYTES: usize = 2 * PAGE;
+    /// Bytes between two pages that cannot be accessed.
+    fn island_bytes() -> usize {
+        page().max(8192)
+    }
+
+    fn page() -> usize {
+        usize::try_from(os::page::page_size()).unwrap()
+    }
 
     /// Memory with nothing on either side.
     fn island() -> *mut u8 {
@@ -213,32 +218,33 @@ mod tests {
             std::ptr::null_mut(),
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
         );
+        let (page, length) = (page(), island_bytes());
         // SAFETY: new mappings at addresses that the kernel chooses; the middle of them is made accessible.
         unsafe {
-            let all = libc::mmap(any, BYTES + 2 * PAGE, libc::PROT_NONE, anonymous, -1, 0);
+            let all = libc::mmap(any, length + 2 * page, libc::PROT_NONE, anonymous, -1, 0);
             assert_ne!(all, libc::MAP_FAILED);
-            let middle = all.cast::<u8>().add(PAGE);
+            let middle = all.cast::<u8>().add(page);
             let rights = libc::PROT_READ | libc::PROT_WRITE;
-            assert_eq!(libc::mprotect(middle.cast(), BYTES, rights), 0);
+            assert_eq!(libc::mprotect(middle.cast(), length, rights), 0);
             middle
         }
     }
 
     fn bytes<'a>(island: *mut u8) -> &'a mut [u8] {
         // SAFETY: memory of this test that is never unmapped.
-        unsafe { std::slice::from_raw_parts_mut(island, BYTES) }
+        unsafe { std::slice::from_raw_parts_mut(island, island_bytes()) }
     }
 
     #[test]
     fn exactly_the_wanted_bytes_are_copied_and_no_others_are_touched() {
         let guard = Guard::new().unwrap();
-        let (from, to) = (island(), island());
+        let (from, to, all) = (island(), island(), island_bytes());
         for (index, byte) in bytes(from).iter_mut().enumerate() {
             *byte = (index % 251) as u8 + 1;
         }
-        for length in (0..600).chain(2030..2080).chain([BYTES]) {
+        for length in (0..600).chain(2030..2080).chain([all]) {
             // At the beginning, and at the end, of both.
-            for (a, b) in [(0, 0), (BYTES - length, 0), (0, BYTES - length)] {
+            for (a, b) in [(0, 0), (all - length, 0), (0, all - length)] {
                 bytes(to).fill(0);
                 // SAFETY: both ranges are of this test.
                 assert!(unsafe { guard.copy(to.add(b), from.add(a), length) });
@@ -257,16 +263,17 @@ mod tests {
     #[test]
     fn a_copy_from_or_to_what_is_not_there_fails() {
         let guard = Guard::new().unwrap();
-        let (here, mut ours) = (island(), [0; BYTES]);
-        for length in (1..600).chain([2100, BYTES]) {
+        let (here, all) = (island(), island_bytes());
+        let mut ours = vec![0; all];
+        for length in (1..600).chain([2100, all]) {
             // SAFETY: addresses of this test; the last byte is not there.
             unsafe {
-                let behind = here.add(BYTES + 1 - length);
+                let behind = here.add(all + 1 - length);
                 assert!(!guard.copy(ours.as_mut_ptr(), behind, length), "{length}");
                 assert!(!guard.copy(behind, ours.as_ptr(), length), "{length}");
             }
         }
-        let behind = here.wrapping_add(BYTES);
+        let behind = here.wrapping_add(all);
         // SAFETY: aligned addresses of this test, which are not there.
         unsafe {
             assert_eq!(guard.fetch_add(behind, 1), None);

@@ -374,7 +374,10 @@ mod tests {
     use std::fs::File;
     use std::ptr::null_mut;
 
-    const PAGES: usize = 8 * 4096;
+    /// Bytes of each file: whole pages of every size.
+    const PAGES: usize = 4 << 16;
+    /// Where a file is cut off: at the end of a page of every size.
+    const CUT: usize = 1 << 16;
 
     /// A file in memory, and its bytes as mapped by its owner.
     fn file(name: &std::ffi::CStr) -> (File, *mut u8) {
@@ -480,13 +483,15 @@ mod tests {
         let mut mappings = mappings_of(part);
         assert!(
             mappings
-                .range(part, PAGES as u64, 8192, 8)
+                .range(part, PAGES as u64, 2 * CUT as u64, 8)
                 .unwrap()
                 .write(Gather::Inline(&[7; 8]))
         );
-        file.set_len(4096).unwrap();
+        file.set_len(CUT as u64).unwrap();
         let copies = crate::sys::process::spawn_quiet("copies", move || {
-            let range = mappings.range(part, PAGES as u64, 8192, 8).unwrap();
+            let range = mappings
+                .range(part, PAGES as u64, 2 * CUT as u64, 8)
+                .unwrap();
             assert!(!range.write(Gather::Inline(&[7; 8])));
         });
         copies.unwrap().join().unwrap();
@@ -573,9 +578,11 @@ mod tests {
                 );
             }
         }
-        file.set_len(4096).unwrap();
+        file.set_len(CUT as u64).unwrap();
         for length in 1..=bytes.len() {
-            let range = mappings.range(part, PAGES as u64, 8192, length).unwrap();
+            let range = mappings
+                .range(part, PAGES as u64, 2 * CUT as u64, length)
+                .unwrap();
             assert!(
                 !range.write(Gather::Inline(&bytes[..length])),
                 "{length} where nothing is mapped"
@@ -600,22 +607,22 @@ mod tests {
         let (file, owner) = file(c"cut");
         let part = part_behind(owner as u64, PAGES as u64).unwrap();
         let mut mappings = mappings_of(part);
-        let bytes = vec![7u8; 8192];
+        let bytes = vec![7u8; 2 * CUT];
         let mut range = |from, length| mappings.range(part, PAGES as u64, from, length).unwrap();
-        assert!(range(0, 8192).write(Gather::Inline(&bytes)));
-        file.set_len(4096).unwrap();
-        assert!(!range(0, 8192).write(Gather::Inline(&bytes)));
-        assert!(!range(8192, 8).write(Gather::Inline(&bytes[..8])));
-        assert!(!range(8192, 1).read(Gather::Pieces(&[piece(&bytes[..1])])));
+        assert!(range(0, 2 * CUT).write(Gather::Inline(&bytes)));
+        file.set_len(CUT as u64).unwrap();
+        assert!(!range(0, 2 * CUT).write(Gather::Inline(&bytes)));
+        assert!(!range(2 * CUT as u64, 8).write(Gather::Inline(&bytes[..8])));
+        assert!(!range(2 * CUT as u64, 1).read(Gather::Pieces(&[piece(&bytes[..1])])));
         assert_eq!(
             (
-                range(8192, 8).fetch_add(1),
-                range(8192, 8).compare_swap(0, 1)
+                range(2 * CUT as u64, 8).fetch_add(1),
+                range(2 * CUT as u64, 8).compare_swap(0, 1)
             ),
             (None, None)
         );
-        assert!(range(0, 4096).write(Gather::Inline(&bytes[..4096])));
-        assert_eq!(byte(owner, 4095), 7);
+        assert!(range(0, CUT).write(Gather::Inline(&bytes[..CUT])));
+        assert_eq!(byte(owner, CUT - 1), 7);
     }
 
     #[test]
