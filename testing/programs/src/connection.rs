@@ -3,8 +3,8 @@
 use crate::machine::{until, words};
 use crate::{Error, Exchange, Machine};
 
-/// How long a server may take to be ready.
-const READY_SECONDS: u64 = 30;
+/// How long a server may take to be ready: in an emulated machine the question alone takes seconds.
+const READY_SECONDS: u64 = 120;
 /// How long it may take to notice that the client is done.
 const DRAIN_SECONDS: u64 = 30;
 

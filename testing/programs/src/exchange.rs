@@ -4,10 +4,10 @@
 use crate::machine::until;
 use crate::{Error, Finished, Machine};
 
-/// How long a program may take to be ready to serve.
-const READY_SECONDS: u64 = 60;
+/// How long a program may take to be ready to serve: an emulated machine is slow.
+const READY_SECONDS: u64 = 180;
 /// How long the server may take to notice that the client is done.
-const DRAIN_SECONDS: u64 = 60;
+const DRAIN_SECONDS: u64 = 180;
 
 /// The results of both ends.
 #[derive(Debug)]
@@ -55,7 +55,14 @@ impl Exchange {
         let mut words = named(words_for(client, argv, index), "client");
         words.push(server.address().to_string());
         let client = client.run(&borrowed(&words), seconds)?;
-        let server = serving.wait(DRAIN_SECONDS)?;
+        let server = serving.wait(DRAIN_SECONDS).map_err(|error| Error::Failed {
+            command: format!(
+                "{}: {error}; of its client with status {:?}",
+                argv.join(" "),
+                client.status
+            ),
+            output: client.output.clone(),
+        })?;
         Ok(Self { server, client })
     }
 

@@ -30,6 +30,9 @@ const BOOT_SECONDS: u64 = 300;
 /// Memory of a guest. Its initramfs takes 40 MiB of it, and another 90 with the programs for storage.
 const MEMORY_MIB: u32 = 448;
 
+/// UDP port 4791 as the kernel's tables of sockets have it.
+const ROCE_PORT: &str = ":12B7 ";
+
 /// rxe's GID 0 comes from the link-local address, the next from the first that init.sh gives.
 const IPV4_GID: u32 = 1;
 
@@ -95,6 +98,8 @@ pub struct Guest {
     name: String,
     number: u8,
     control: RefCell<Control>,
+    /// Whether its processor is so slow that questions which follow each other at once would take all of it.
+    is_slow: bool,
     jobs: Cell<u32>,
     // Dropped in this order: the machine first, then the files it has open.
     process: RefCell<Process>,
@@ -168,6 +173,7 @@ impl Guest {
     ) -> Result<Self, Error> {
         let folder = TempDir::new().map_err(Error::file("a temporary folder"))?;
         let hardware = Hardware::new(extras, folder.path())?;
+        let is_slow = matches!(extras, Extras::Arm(_));
         let mut argv = qemu(hardware, folder.path(), netdev, number, mtu);
         argv.extend_from_slice(more);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
@@ -194,6 +200,7 @@ impl Guest {
             name,
             number,
             control,
+            is_slow,
             jobs,
             process: RefCell::new(process),
             _folder: folder,
@@ -221,6 +228,17 @@ impl Guest {
             name: self.name.clone(),
             console: console(),
         })
+    }
+}
+
+impl Guest {
+    /// What a line of shell prints that is asked again and again until its answer is another.
+    fn ask(&self, line: &str) -> Result<String, Error> {
+        let asked = match self.is_slow {
+            true => self.shell(&format!("sleep 0.2; {line}")),
+            false => self.shell(line),
+        };
+        Ok(asked?.output)
     }
 }
 
@@ -337,7 +355,7 @@ impl Machine for Guest {
     }
 
     fn tcp_sockets(&self) -> Result<String, Error> {
-        Ok(self.shell("cat /proc/net/tcp /proc/net/tcp6")?.output)
+        self.ask("cat /proc/net/tcp /proc/net/tcp6")
     }
 
     fn awaits_requests(&self) -> Result<bool, Error> {
@@ -376,14 +394,18 @@ impl GuestWithRockery {
 
 /// Takes the kernel's device away, which has UDP port 4791.
 fn unload_rxe(guest: &Guest) -> Result<(), Error> {
-    let command = "rdma link delete rxe0 && /sbin/modprobe -r rdma_rxe";
-    let unloaded = guest.shell(command)?;
-    if unloaded.succeeded() {
+    call(guest, "rdma link delete rxe0 && /sbin/modprobe -r rdma_rxe")
+}
+
+/// Runs a line of shell that has to succeed.
+fn call(guest: &Guest, command: &str) -> Result<(), Error> {
+    let finished = guest.shell(command)?;
+    if finished.succeeded() {
         return Ok(());
     }
     Err(Error::Failed {
         command: command.to_owned(),
-        output: unloaded.output,
+        output: finished.output,
     })
 }
 
@@ -421,7 +443,7 @@ impl Machine for GuestWithRockery {
     }
 }
 
-/// A guest of 64-bit ARM in which programs see rockery's device, by the libraries alone.
+/// A guest of 64-bit ARM in which programs see rockery's device, by the libraries of its tarball.
 #[derive(Debug)]
 pub struct ArmWithRockery(Guest);
 
@@ -433,6 +455,36 @@ impl ArmWithRockery {
     pub fn new(guest: Guest) -> Result<Self, Error> {
         unload_rxe(&guest)?;
         Ok(Self(guest))
+    }
+
+    /// The guest, for lines of shell.
+    pub fn guest(&self) -> &Guest {
+        &self.0
+    }
+
+    /// The guest with the kernel's device again, once no program of rockery has its port.
+    ///
+    /// # Errors
+    /// When the port stays taken, the kernel's device cannot be made, or the guest is gone.
+    pub fn with_the_kernels_device(self) -> Result<Guest, Error> {
+        let sockets = "cat /proc/net/udp /proc/net/udp6";
+        let mut seen = String::new();
+        let is_free = until(BOOT_SECONDS, || {
+            seen = self.0.ask(sockets)?;
+            Ok(!seen.contains(ROCE_PORT))
+        })?;
+        if !is_free {
+            return Err(Error::TooLate {
+                what: "a guest without a socket on UDP port 4791".to_owned(),
+                seconds: BOOT_SECONDS,
+                output: seen,
+            });
+        }
+        call(
+            &self.0,
+            "/sbin/modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0",
+        )?;
+        Ok(self.0)
     }
 }
 
@@ -450,7 +502,7 @@ impl Machine for ArmWithRockery {
     }
 
     fn start(&self, argv: &[&str]) -> Result<Box<dyn Job + '_>, Error> {
-        let libraries = ["env", "LD_LIBRARY_PATH=/rockery"];
+        let libraries = ["env", "LD_LIBRARY_PATH=/rockery/lib/rockery"];
         self.0.start(&[&libraries, argv].concat())
     }
 
@@ -458,9 +510,8 @@ impl Machine for ArmWithRockery {
         self.0.tcp_sockets()
     }
 
-    /// No program of rockery is in the guest that could tell.
     fn awaits_requests(&self) -> Result<bool, Error> {
-        Ok(false)
+        Ok(!self.0.ask("/rockery/bin/rockery listeners")?.is_empty())
     }
 
     fn device(&self) -> Option<(&str, u32)> {
@@ -485,8 +536,7 @@ impl Job for GuestJob<'_> {
     fn finished(&mut self) -> Result<Option<Finished>, Error> {
         let status = self
             .guest
-            .shell(&format!("cat {}.status 2>/dev/null", self.stem))?
-            .output;
+            .ask(&format!("cat {}.status 2>/dev/null", self.stem))?;
         let Ok(status) = status.trim().parse() else {
             return Ok(None);
         };

@@ -222,7 +222,7 @@ impl Segment {
         self.with_extras(number, Extras::Smb)
     }
 
-    /// Boots one of 64-bit ARM, with two processors.
+    /// Boots one of 64-bit ARM, with two processors if they run at once.
     ///
     /// # Errors
     /// As [`Segment::guest`].
@@ -237,6 +237,10 @@ impl Segment {
             "ip link set {tap} mtu {} master bridge up",
             self.mtu
         ))?;
-        Guest::boot(&self.bridge, &tap, number, self.mtu, 1, extras)
+        let processors = match extras {
+            Extras::Arm(arm) => arm.processors(),
+            _ => 1,
+        };
+        Guest::boot(&self.bridge, &tap, number, self.mtu, processors, extras)
     }
 }
