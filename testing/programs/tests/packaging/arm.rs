@@ -277,3 +277,57 @@ fn a_machine_with_ubuntu_gets_packages_of_debian_for_arm() {
         }
     }
 }
+
+/// `scripts/arm-check.sh`, with a cargo that only says how tests ended.
+#[test]
+fn the_table_to_send_has_what_failed_and_what_did_not_run() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let (cargo, log) = (folder.path().join("cargo"), folder.path().join("log"));
+    let text = "#!/bin/sh\n\
+                case \"$*\" in\n\
+                  build* | *--message-format=json* | *--doc*) ;;\n\
+                  *rockery-host*) echo 'test result: FAILED. 3 passed; 1 failed;'; exit 1 ;;\n\
+                  *) echo 'test result: ok. 2 passed; 0 failed;' ;;\n\
+                esac\n";
+    fs::write(&cargo, text).expect("our own file");
+    said(Command::new("chmod").arg("+x").arg(&cargo));
+    let mut check = Command::new(workspace().join("scripts/arm-check.sh"));
+    check.env("CARGO", &cargo).env("ARM_CHECK_LOG", &log);
+    let output = check.env_remove("MAKEFLAGS").output();
+    let output = output.expect("bash");
+    assert_eq!(output.status.code(), Some(1));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let row = |begin: &str| -> &str {
+        let found = printed.lines().find(|line| line.starts_with(begin));
+        found.unwrap_or_else(|| panic!("no {begin}:\n{printed}"))
+    };
+    for begin in [
+        "| machine | ",
+        "| kernel | ",
+        "| distribution | ",
+        "| commit | ",
+    ] {
+        assert!(row(begin).len() > begin.len() + 3, "{printed}");
+    }
+    assert!(row("| build | ").contains(" passed, "));
+    let links = row("| operating system, links, rings");
+    assert!(
+        links.contains(" passed, ") && links.ends_with(", 2 tests |"),
+        "{links}"
+    );
+    let host = row("| devices, shared memory");
+    assert!(
+        host.contains("**failed**") && host.ends_with(", 3 tests |"),
+        "{host}"
+    );
+    // No test program was built, so none has run.
+    let perftest = row("| perftest: ");
+    assert!(
+        perftest.contains("**failed**") && perftest.ends_with(", 0 tests |"),
+        "{perftest}"
+    );
+    let last = printed.trim_end().lines().next_back();
+    let names_log = format!("the output of all commands: {}", log.display());
+    assert_eq!(last, Some(&*names_log));
+    assert!(fs::read_to_string(&log).is_ok_and(|text| text.contains("1 failed")));
+}
