@@ -91,6 +91,13 @@ nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten 
 	done
 	DIST_PROFILE=release ROCKERY_TEST_DISTRIBUTIONS="debian-11 debian-12 debian-13" \
 		scripts/as-root.sh $(CARGO) test -p rockery-programs --test packaging -- dist:: arm::
+	scripts/other-processors.sh
+	for name in debian-12-arm64 debian-13-arm64; do \
+		ROCKERY_TEST_ARM=$$name ROCKERY_TEST_ARM_CASES=test_ DIST_PROFILE=release \
+			scripts/as-root.sh $(CARGO) test -p rockery-programs --test device arm:: || exit 1; \
+	done
+	ROCKERY_TEST_ARM_ALL=1 scripts/as-root.sh $(CARGO) test -p rockery-programs --test device emulated::
+	DIST_PROFILE=release scripts/as-root.sh $(CARGO) run --quiet --release -p rockery-programs --bin emulated -- 100000 10000
 	scripts/as-root.sh python3 -B testing/applications
 	cd testing/fuzz && FUZZ_SECONDS=$${FUZZ_SECONDS:-300} $(CARGO) test --release
 	$(CARGO) run --quiet --release -p rockery-programs --bin soak -- 3600

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# dist.sh [--build | OUT]: builds rockery for glibc 2.28 and later, and makes packages of it in OUT (dist): a
-# tarball, .deb, .rpm, a Python wheel, a bill of materials, checksums. With --build it only builds. Either
-# way target/dist/built-x86_64 then has the name of the folder with what was built, for `make install
-# BUILT=FOLDER`.
+# dist.sh [--build | --tests | --tools | OUT]: builds rockery for glibc 2.28 and later, and makes packages of
+# it in OUT (dist): a tarball, .deb, .rpm, a Python wheel, a bill of materials, checksums. With --build it
+# only builds. Either way target/dist/built-x86_64 then has the name of the folder with what was built, for
+# `make install BUILT=FOLDER`. With --tests it also builds test programs that run under an emulator, and lists
+# them in target/dist/tests-x86_64; with --tools it only gets the linker and OpenSSL.
 # ARCH=aarch64 does this for 64-bit ARM, and ARCH="x86_64 aarch64" for both, with all packages in one folder.
 # DIST_PROFILE=packages builds in a fraction of the time, for tests.
 #
@@ -27,8 +28,8 @@ for architecture in ${architectures[@]+"${architectures[@]}"}; do
   esac
 done
 case $what in
-  --build | /*) ;;
-  *) die "$what is not known: --build, or a folder" ;;
+  --build | --tests | --tools | /*) ;;
+  *) die "$what is not known: --build, --tests, --tools, or a folder" ;;
 esac
 
 folder=$root/target/dist
@@ -119,15 +120,45 @@ build() {
   # Cargo calls the folder of the profile dev `debug`.
   built=$folder/$triple/${profile/#dev/debug}
   prepare_openssl
+  [[ $what != --tools ]] || return 0
   packages=(--workspace --lib --bin rockery --bin rockery-bench --bin rockery-device-plugin
-    --exclude rockery-tidy --exclude rockery-programs --exclude rockery-torture)
+    --exclude rockery-tidy --exclude rockery-programs)
+  if [[ $what == --tests ]]; then
+    packages+=(--bin rockery-torture --bin host-test-processes)
+  else
+    packages+=(--exclude rockery-torture)
+  fi
   PATH=$tools/bin:$PATH cargo zigbuild --locked --target "$triple.$glibc" --profile "$profile" \
     "${packages[@]}"
   # For the bill of materials.
   sed -nE 's/^# *define OPENSSL_VERSION_TEXT "OpenSSL ([^ ]+) .*/\1/p' \
     "$OPENSSL_DIR/include/openssl/opensslv.h" >"$built/openssl-version"
+  [[ $what != --tests ]] || build_tests
   echo "$built" >"$folder/built-$architecture"
   all+=("$built")
+}
+
+# build_tests: tests as programs that need nothing else: those within the sans-IO crates, and within the
+# crates for pages, rings and guarded copies. With ROCKERY_TEST_ARM_ALL=1 the sans-IO crates' integration
+# tests too.
+build_tests() {
+  local log=$folder/tests-$architecture.log
+  : >"$log"
+  test_programs --lib -p rockery-wire -p rockery-rnic -p rockery-fabric -p rockery-os -p rockery-buffer \
+    -p rockery-link -p rockery-host
+  [[ ! ${ROCKERY_TEST_ARM_ALL:-} ]] ||
+    test_programs --test it -p rockery-wire -p rockery-rnic -p rockery-fabric
+  {
+    echo "$built/rockery-torture"
+    echo "$built/host-test-processes"
+    sed -n 's/^ *Executable .*(\(.*\))$/\1/p' "$log" | sed "s,^[^/],$root/&,"
+  } >"$folder/tests-$architecture"
+}
+
+# test_programs ARGUMENT…: builds tests. Cargo says what they are called, which the log keeps.
+test_programs() {
+  PATH=$tools/bin:$PATH cargo-zigbuild test --no-run --locked --target "$triple.$glibc" --profile "$profile" \
+    "$@" 2> >(tee -a "$log" >&2)
 }
 
 all=()

@@ -12,6 +12,7 @@ pub mod browser;
 pub mod connection;
 pub mod dissector;
 pub mod distribution;
+pub mod emulated;
 pub mod error;
 pub mod exchange;
 pub mod forge;

@@ -66,6 +66,23 @@ impl Packages {
         built.expect("a build for 64-bit ARM")
     }
 
+    /// Test programs for 64-bit ARM that an emulator runs, and the folder with the C library that they need.
+    ///
+    /// # Panics
+    /// When they cannot be built.
+    pub fn tests_for_arm() -> (Vec<PathBuf>, PathBuf) {
+        static BUILT: OnceLock<Result<Vec<PathBuf>, String>> = OnceLock::new();
+        let build = || {
+            dist_for("aarch64", "--tests")?;
+            let list = workspace().join("target/dist/tests-aarch64");
+            let list = fs::read_to_string(list).map_err(|error| format!("the list: {error}"))?;
+            Ok(list.lines().map(PathBuf::from).collect())
+        };
+        let programs = BUILT.get_or_init(build).clone();
+        let libraries = workspace().join("target/dist/debian-aarch64");
+        (programs.expect("test programs for 64-bit ARM"), libraries)
+    }
+
     /// The profile of the build.
     pub fn profile() -> String {
         std::env::var("DIST_PROFILE").unwrap_or_else(|_| "packages".to_owned())

@@ -5,6 +5,7 @@ mod arm;
 mod borders;
 mod calls;
 mod check;
+mod emulated;
 mod examples;
 mod faults;
 mod features;
