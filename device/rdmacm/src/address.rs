@@ -336,12 +336,19 @@ fn flow_label(this: &Id) -> u32 {
 
 public_exports! {
     fn rdma_bind_addr(id: IdArg<'_>, address: AddressArg) -> status(c_int) {
-        bind(id.get()?, address.get()?)
+        let this = id.get()?;
+        if address.by_gid().is_some() {
+            this.name_by_gid([0; 16]);
+        }
+        bind(this, address.get()?)
     }
 
     fn rdma_resolve_addr(id: IdArg<'_>, local: AddressArg, remote: AddressArg, timeout_ms: c_int)
         -> status(c_int) {
         let this = id.get()?;
+        if let Some(peer) = remote.by_gid() {
+            this.name_by_gid(peer.gid);
+        }
         resolve(this, local.optional()?, remote.get()?, timeout_ms)?;
         // SAFETY: no lock is held, and the program is done with the event of its last call.
         unsafe { complete(this) }

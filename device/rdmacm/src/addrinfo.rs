@@ -1,6 +1,7 @@
 //! `rdma_getaddrinfo`: resolves names to addresses.
 
 use crate::sockaddr;
+use crate::sockaddr_ib::{self, AF_IB, GidAddress};
 use abi::{
     IBV_QPT_RC, IBV_QPT_UD, RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, RDMA_PS_TCP, RDMA_PS_UDP,
     rdma_addrinfo, sockaddr_storage,
@@ -11,6 +12,7 @@ use ffi::{Errno, cancellation, public_exports};
 use std::ffi::CString;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ptr::{null, null_mut};
+use wire::cm::PortSpace;
 
 /// An `rdma_addrinfo` for C, with the memory that its addresses are in.
 #[repr(C)]
@@ -41,6 +43,20 @@ fn kind(hints: Option<&rdma_addrinfo>) -> (c_int, c_int) {
         },
         space,
     )
+}
+
+/// An address of C; a GID as the IPv6 address that it is written as.
+///
+/// # Safety
+/// As [`sockaddr::read`].
+unsafe fn read(address: *const c_void) -> Option<SocketAddr> {
+    // SAFETY: by this function's contract.
+    let by_gid = unsafe { GidAddress::read(address) };
+    match by_gid {
+        Some(GidAddress { gid, port }) => Some(SocketAddr::from((Ipv6Addr::from(gid), port))),
+        // SAFETY: by this function's contract.
+        None => unsafe { sockaddr::read(address) }.ok(),
+    }
 }
 
 /// Arguments of `rdma_getaddrinfo`, copied, so that the name can be resolved after the call has returned.
@@ -79,7 +95,7 @@ impl Question {
             } else {
                 // SAFETY: by this function's contract, `node` and `service` are NULL or C strings, and the
                 // addresses of `hints` have the lengths that it names.
-                unsafe { sockaddr::read(address) }.ok()
+                unsafe { read(address) }
             }
         };
         let (qp_type, space) = kind(hints);
@@ -95,6 +111,11 @@ impl Question {
         })
     }
 
+    /// Whether GIDs are asked for, which are written as IPv6 addresses.
+    fn is_by_gid(&self) -> bool {
+        self.flags & RAI_FAMILY != 0 && self.family == AF_IB
+    }
+
     /// Calls `getaddrinfo(3)`, whose error numbers (`EAI_…`) are returned unchanged.
     fn look_up(&self) -> Result<SocketAddr, c_int> {
         let pointer = |text: &Option<CString>| text.as_ref().map_or(null(), |text| text.as_ptr());
@@ -108,7 +129,9 @@ impl Question {
             if self.flags & RAI_NUMERICHOST != 0 {
                 hints.ai_flags |= libc::AI_NUMERICHOST;
             }
-            if self.flags & RAI_FAMILY != 0 {
+            if self.is_by_gid() {
+                hints.ai_family = libc::AF_INET6;
+            } else if self.flags & RAI_FAMILY != 0 {
                 hints.ai_family = self.family;
             }
             let mut list = null_mut();
@@ -147,7 +170,7 @@ impl Question {
         };
         let is_passive = self.flags & RAI_PASSIVE != 0;
         let (source, destination) = if is_passive {
-            let any = if self.family == libc::AF_INET6 {
+            let any = if self.family == libc::AF_INET6 || self.is_by_gid() {
                 SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))
             } else {
                 SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))
@@ -157,6 +180,7 @@ impl Question {
             (self.source, given.or(self.destination))
         };
         let family = match if is_passive { source } else { destination } {
+            _ if self.is_by_gid() => AF_IB,
             Some(SocketAddr::V6(_)) => libc::AF_INET6,
             Some(SocketAddr::V4(_)) => libc::AF_INET,
             None => self.family,
@@ -191,8 +215,21 @@ impl Answer {
         let mut abi: rdma_addrinfo = unsafe { zeroed() };
         (abi.ai_flags, abi.ai_family) = (self.flags as c_int, self.family);
         (abi.ai_qp_type, abi.ai_port_space) = (self.qp_type, self.space);
-        let storage =
-            |address: Option<SocketAddr>| address.map(sockaddr::storage).unwrap_or_default();
+        let space = PortSpace::of(self.space as u16).unwrap_or(PortSpace::Tcp);
+        let is_by_gid = self.family == AF_IB;
+        let written = |address: SocketAddr| match is_by_gid {
+            true => GidAddress {
+                gid: sockaddr::gid(address.ip()).0,
+                port: address.port(),
+            }
+            .storage(space),
+            false => sockaddr::storage(address),
+        };
+        let length = |address: &SocketAddr| match is_by_gid {
+            true => sockaddr_ib::BYTES,
+            false => sockaddr::length(address),
+        };
+        let storage = |address: Option<SocketAddr>| address.map(written).unwrap_or_default();
         let (source, destination) = (storage(self.source), storage(self.destination));
         let mut info = Box::new(Info {
             abi,
@@ -200,11 +237,11 @@ impl Answer {
             destination,
         });
         if let Some(source) = self.source {
-            info.abi.ai_src_len = sockaddr::length(&source);
+            info.abi.ai_src_len = length(&source);
             info.abi.ai_src_addr = (&raw mut info.source).cast();
         }
         if let Some(destination) = self.destination {
-            info.abi.ai_dst_len = sockaddr::length(&destination);
+            info.abi.ai_dst_len = length(&destination);
             info.abi.ai_dst_addr = (&raw mut info.destination).cast();
         }
         Box::into_raw(info).cast()

@@ -111,11 +111,25 @@ impl OpenDevice {
 
     /// The active MTU of the port (`enum ibv_mtu`); 0 if it cannot be queried.
     pub fn active_mtu(&self) -> u8 {
+        self.port().active_mtu as u8
+    }
+
+    /// How many low bits of the port's LIDs are for paths.
+    pub(crate) fn lmc(&self) -> u8 {
+        self.port().lmc
+    }
+
+    /// The attributes of the port; all are 0 if it cannot be queried.
+    fn port(&self) -> ibv_port_attr {
         let mut attr = ibv_port_attr::default();
-        let Ok(verbs) = verbs() else { return 0 };
+        let Ok(verbs) = verbs() else { return attr };
         // SAFETY: an open device, and room for its attributes.
         let code = unsafe { (verbs.ibv_query_port)(self.context(), PORT, &mut attr) };
-        if code == 0 { attr.active_mtu as u8 } else { 0 }
+        if code == 0 {
+            attr
+        } else {
+            ibv_port_attr::default()
+        }
     }
 }
 

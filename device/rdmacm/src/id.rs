@@ -5,6 +5,7 @@ use crate::device::{OpenDevice, PORT};
 use crate::id_table::Entry;
 use crate::process::Process;
 use crate::sockaddr;
+use crate::sockaddr_ib::GidAddress;
 use crate::state::State;
 use abi::{ibv_pd, rdma_cm_id, rdma_event_channel};
 use core::cell::UnsafeCell;
@@ -137,13 +138,45 @@ impl Id {
     }
 
     pub(crate) fn set_local(&self, address: SocketAddr) {
+        let storage = match self.gid_space() {
+            Some((space, _)) => {
+                let is_port = !address.ip().is_unspecified() && !address.ip().is_loopback();
+                let gid = if is_port {
+                    GidAddress::own_gid()
+                } else {
+                    sockaddr::gid(address.ip()).0
+                };
+                let port = address.port();
+                GidAddress { gid, port }.storage(space)
+            }
+            None => sockaddr::storage(address),
+        };
         // SAFETY: calls on one identifier come one at a time.
-        unsafe { (*self.raw()).route.addr.src_storage = sockaddr::storage(address) };
+        unsafe { (*self.raw()).route.addr.src_storage = storage };
     }
 
     pub(crate) fn set_remote(&self, address: SocketAddr) {
+        let storage = match self.gid_space() {
+            Some((space, gid)) => GidAddress {
+                gid,
+                port: address.port(),
+            }
+            .storage(space),
+            None => sockaddr::storage(address),
+        };
         // SAFETY: calls on one identifier come one at a time.
-        unsafe { (*self.raw()).route.addr.dst_storage = sockaddr::storage(address) };
+        unsafe { (*self.raw()).route.addr.dst_storage = storage };
+    }
+
+    /// The port space and the peer's GID, where the program names ports by GID.
+    fn gid_space(&self) -> Option<(PortSpace, [u8; 16])> {
+        let state = self.state();
+        Some((state.space, state.peer_gid?))
+    }
+
+    /// The program names a port by GID.
+    pub(crate) fn name_by_gid(&self, peer: [u8; 16]) {
+        self.state().peer_gid = Some(peer);
     }
 
     /// The protection domain of the identifier's device; `EINVAL` without a device.

@@ -66,6 +66,7 @@ mod qp_attr;
 mod requested;
 mod resolve;
 pub mod sockaddr;
+mod sockaddr_ib;
 mod srq;
 mod state;
 mod strings;

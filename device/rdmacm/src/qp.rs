@@ -39,7 +39,7 @@ pub fn address_vector(this: &Id, path: &Path) -> Result<ibv_ah_attr, Errno> {
         let known = this.state().subnet_path;
         let found = known.map_or_else(|| subnet_path::find(path.destination), Ok)?;
         this.state().subnet_path = Some(found);
-        return Ok(subnet_path::address_vector(&found));
+        return Ok(subnet_path::address_vector(&found, device.lmc()));
     }
     let grh = ibv_global_route {
         dgid: ibv_gid {

@@ -70,14 +70,17 @@ pub(crate) unsafe fn create_id(
     let tos = listener.state().options.tos;
     // SAFETY: just made.
     let this = unsafe { &*new };
-    this.set_local(local);
-    this.set_remote(remote);
     let is_subnet = this.state().device.is_some_and(|device| device.is_subnet);
     if let Some(path) = negotiated.path().filter(|_| is_subnet) {
         // Without an answer of the lab the program cannot accept, and is told so then.
         let found = subnet_path::find(path.destination).ok();
         this.state().subnet_path = found;
+        if listener.state().peer_gid.is_some() {
+            this.name_by_gid(found.map_or([0; 16], |found| found.gid));
+        }
     }
+    this.set_local(local);
+    this.set_remote(remote);
     // SAFETY: just made.
     unsafe { fill_path_record(this, negotiated.path().copied().unwrap_or_default()) };
     let claimed = this.process.with(|session, _| {

@@ -1,5 +1,6 @@
 //! Conversion between C's socket addresses and Rust's.
 
+use crate::sockaddr_ib::{AF_IB, GidAddress};
 use abi::sockaddr_storage;
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;
@@ -23,16 +24,22 @@ impl AddressArg {
     /// Reads the address.
     ///
     /// # Errors
-    /// `EINVAL` for NULL and for families other than IPv4 and IPv6.
+    /// `EINVAL` for NULL and for other families.
     pub(crate) fn get(self) -> Result<SocketAddr, Errno> {
         // SAFETY: by the contract of `from_raw`, which is that of `read`.
         unsafe { read(self.0) }
     }
 
+    /// The GID, of an address that is one.
+    pub(crate) fn by_gid(self) -> Option<GidAddress> {
+        // SAFETY: by the contract of `from_raw`, which is that of `read`.
+        unsafe { GidAddress::read(self.0) }
+    }
+
     /// Reads the address; `None` for NULL.
     ///
     /// # Errors
-    /// `EINVAL` for families other than IPv4 and IPv6.
+    /// `EINVAL` for other families.
     pub(crate) fn optional(self) -> Result<Option<SocketAddr>, Errno> {
         (!self.0.is_null()).then(|| self.get()).transpose()
     }
@@ -41,7 +48,8 @@ impl AddressArg {
 /// Reads a C address.
 ///
 /// # Errors
-/// `EINVAL`, as in rdma-core, for NULL and for families other than IPv4 and IPv6.
+/// `EINVAL`, as in rdma-core, for NULL and for families other than IPv4, IPv6 and `AF_IB`, whose addresses
+/// are those by which their ports are reached.
 ///
 /// # Safety
 /// `address` is NULL, or points to an address that is as long as its family requires.
@@ -66,6 +74,9 @@ pub unsafe fn read(raw: *const c_void) -> Result<SocketAddr, Errno> {
                 let address = v6.sin6_addr.s6_addr.into();
                 Ok(SocketAddrV6::new(address, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
             }
+            Some(AF_IB) => GidAddress::read(raw)
+                .map(GidAddress::ip)
+                .ok_or(Errno::INVALID),
             Some(_) => Err(Errno::INVALID),
         }
     }

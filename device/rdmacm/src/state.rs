@@ -70,6 +70,8 @@ pub(crate) struct State {
     pub(crate) negotiated: Negotiated,
     /// The path to the peer, on a port of an InfiniBand subnet.
     pub(crate) subnet_path: Option<ResolvedPath>,
+    /// The program names ports by GID; that of the peer, zeros before it is known.
+    pub(crate) peer_gid: Option<[u8; 16]>,
     pub(crate) groups: Groups,
     /// Attributes for the queue pairs of accepted connections, for `rdma_get_request`.
     pub(crate) endpoint: Option<Template>,
@@ -98,6 +100,7 @@ impl State {
             options: Options::default(),
             negotiated: Negotiated::default(),
             subnet_path: None,
+            peer_gid: None,
             groups: Groups::default(),
             endpoint: None,
             resolved: None,

@@ -19,6 +19,9 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// (`ib_init_ah_attr_from_path`).
 const WITHIN_SUBNET: u8 = 1;
 
+/// Most low bits of a LID that are for paths (IBTA 4.1.1).
+const LMC_MAX: u8 = 7;
+
 /// A path that was asked for.
 #[derive(Debug)]
 pub(crate) struct PathQuery(OwnedFd);
@@ -58,8 +61,9 @@ pub(crate) fn find(destination: Gid) -> Result<ResolvedPath, Errno> {
     })?)?)
 }
 
-/// A path as an address vector of verbs.
-pub(crate) fn address_vector(path: &ResolvedPath) -> ibv_ah_attr {
+/// A path as an address vector of verbs, on a port whose LIDs have so many low bits for paths.
+pub(crate) fn address_vector(path: &ResolvedPath, lmc: u8) -> ibv_ah_attr {
+    let path_bits = path.source_lid & ((1 << lmc.min(LMC_MAX)) - 1);
     ibv_ah_attr {
         grh: ibv_global_route {
             dgid: ibv_gid { raw: path.gid },
@@ -70,6 +74,7 @@ pub(crate) fn address_vector(path: &ResolvedPath) -> ibv_ah_attr {
         },
         dlid: path.lid,
         sl: path.service_level,
+        src_path_bits: path_bits as u8,
         is_global: u8::from(path.hop_limit > WITHIN_SUBNET),
         port_num: PORT,
         ..ibv_ah_attr::default()
@@ -89,13 +94,24 @@ mod tests {
             hop_limit: WITHIN_SUBNET,
             ..ResolvedPath::default()
         };
-        let attr = address_vector(&path);
+        let attr = address_vector(&path, 0);
         assert_eq!((attr.dlid, attr.sl, attr.is_global), (5, 3, 0));
         let routed = ResolvedPath {
             hop_limit: 64,
             ..path
         };
-        let attr = address_vector(&routed);
+        let attr = address_vector(&routed, 0);
         assert_eq!((attr.is_global, attr.grh.dgid.raw), (1, [7; 16]));
+    }
+
+    #[test]
+    fn a_path_leaves_by_the_path_bits_of_its_source() {
+        let path = ResolvedPath {
+            lid: 8,
+            source_lid: 0x17,
+            ..ResolvedPath::default()
+        };
+        let bits = [0, 2, 7, u8::MAX].map(|lmc| address_vector(&path, lmc).src_path_bits);
+        assert_eq!(bits, [0, 3, 0x17, 0x17]);
     }
 }
