@@ -117,9 +117,7 @@ pub(crate) fn capture(request: &Request, watch: Watch<'_>) -> Result<Vec<u8>, Va
     experiment.scenario.watch.captured_max = CAPTURED_MAX;
     let ran = run(&mut experiment, watch)?;
     let mut file = Vec::new();
-    let written = write_pcap(&mut file, link, &ran.results.captured, |flow, from| {
-        experiment.stations(flow, from)
-    });
+    let written = write_pcap(&mut file, &experiment, link, &ran.results.captured);
     written.map_err(|error| json!({ "refused": error.to_string() }))?;
     Ok(file)
 }

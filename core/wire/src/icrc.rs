@@ -71,6 +71,11 @@ impl Icrc {
         }
     }
 
+    /// From the value that a CRC-32 has so far.
+    pub(crate) const fn from_crc(crc: u32) -> Self {
+        Self { crc }
+    }
+
     /// Continues over bytes that begin with a BTH, whatever follows it in the same piece.
     #[inline]
     pub fn transport(&mut self, bytes: &[u8]) {

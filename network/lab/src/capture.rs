@@ -4,7 +4,7 @@
 use fabric::Time;
 use link::lab::Header;
 use sim::experiment::Experiment;
-use sim::report::{captured_bytes, pcap_header, pcap_record};
+use sim::report::{captured_bytes, packet_record, pcap_header, pcap_record};
 use sim::world::{Captured, CapturedFrame};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -20,6 +20,10 @@ use wire::{Identification, TrafficClass};
 /// Packets that are kept between two writes at most.
 pub(crate) const CAPTURED_MAX: usize = 1 << 16;
 
+/// Where the pad count is in a base transport header: its byte, and its bits there.
+const PAD_AT: usize = 1;
+const PAD_SHIFT: u8 = 4;
+
 /// A capture that runs.
 #[derive(Debug)]
 pub(crate) struct Capture {
@@ -33,7 +37,7 @@ impl Capture {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub(crate) fn new(port: &str, link: u32, path: &str) -> io::Result<Self> {
+    pub(crate) fn new(port: &str, link: u32, path: &str, is_infiniband: bool) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options
             .write(true)
@@ -41,7 +45,7 @@ impl Capture {
             .truncate(true)
             .custom_flags(libc::O_NONBLOCK);
         let mut file = options.open(path)?;
-        file.write_all(&pcap_header())?;
+        file.write_all(&pcap_header(is_infiniband))?;
         Ok(Self {
             port: port.to_owned(),
             link,
@@ -65,11 +69,19 @@ pub(crate) fn frame_of(
     captured: &Captured,
     content: impl Fn(u32, &CapturedFrame) -> Option<Vec<u8>>,
 ) -> Option<Vec<u8>> {
+    let is_infiniband = experiment.network.infiniband.is_some();
     match captured.frame.live_token() {
-        Some(token) => content(token, &captured.frame),
-        None => Some(captured_bytes(captured, |flow, from| {
-            experiment.stations(flow, from)
-        })),
+        Some(token) => {
+            let frame = content(token, &captured.frame)?;
+            Some(if is_infiniband {
+                packet_record(captured.at, captured.direction, &frame)
+            } else {
+                frame
+            })
+        }
+        // The lanes of labs are paused where they have no credits: such frames are not on a link of a subnet.
+        None if is_infiniband => None,
+        None => Some(captured_bytes(experiment, captured)),
     }
 }
 
@@ -143,6 +155,9 @@ pub(crate) fn rdma_frame(
     frame.extend_from_slice(transport);
     frame.extend_from_slice(payload);
     frame.resize(frame.len() + pad, 0);
+    if let Some(flags) = frame.get_mut(length + PAD_AT) {
+        *flags |= (pad as u8) << PAD_SHIFT;
+    }
     let mut icrc = headers.icrc();
     icrc.transport(&frame[length..]);
     frame.extend_from_slice(&icrc.finish());
@@ -191,6 +206,7 @@ mod tests {
             wanted.transport(body);
             assert_eq!(wanted.finish(), *icrc);
             assert_eq!(body.len(), transport.len() + 8);
+            assert_eq!(body[1] >> 4 & 3, 3, "three bytes of padding");
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::measurement::Measured;
 use crate::network::HostCounters;
 use crate::ports::Ports;
 use crate::shape::Shape;
+use crate::subnet::InfinibandPort;
 use crate::tracking::{Numbers, Outcome};
 use link::unix;
 use serde::{Deserialize, Serialize};
@@ -136,6 +137,9 @@ pub struct HostStatus {
     /// Which function of another host's adapter it is, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<FunctionStatus>,
+    /// Its port, on InfiniBand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub infiniband: Option<InfinibandPort>,
     /// Devices that programs have open.
     pub devices: u32,
     /// The counters of its devices and its kernel.

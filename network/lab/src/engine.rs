@@ -1,7 +1,9 @@
 //! The loop of a lab: the network runs up to the time of the clock, and the ports of hosts are served.
 
+mod captures;
+
 use crate::LabError;
-use crate::capture::{self, CAPTURED_MAX, Capture};
+use crate::capture::{CAPTURED_MAX, Capture};
 use crate::changes;
 use crate::clock::Clock;
 use crate::control::{Answer, HostStatus, MESSAGE_BYTES, Request, Status};
@@ -24,7 +26,7 @@ use fabric::{Span, Time};
 use link::unix;
 use os::epoll::Epoll;
 use sim::report::{Report, table_so_far};
-use sim::world::{CapturedFrame, World};
+use sim::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -40,9 +42,6 @@ const EVENTS: usize = 64;
 const SLEEP_MAX: u64 = 1_000_000_000;
 /// Connections of commands at once.
 const COMMANDS_MAX: usize = 64;
-
-/// Names of ports in a message at most.
-const NAMES_MAX: usize = 16;
 
 /// The descriptors that a lab was started with.
 pub(crate) struct Held {
@@ -427,7 +426,12 @@ impl Engine {
 
     fn answer(&mut self, request: Request, fds: &mut Vec<RawFd>) -> Answer {
         match request {
-            Request::Status => Answer::Status(self.status()),
+            Request::Status => {
+                if let Some(subnet) = &mut self.subnet {
+                    subnet.count(self.clock.now(), &self.world);
+                }
+                Answer::Status(self.status())
+            }
             Request::Enter { host } => self.enter(&host, fds),
             Request::Down => {
                 self.stops = true;
@@ -563,84 +567,6 @@ impl Engine {
         Answer::Done
     }
 
-    /// Appends what was captured to the files.
-    fn write_captures(&mut self) {
-        if self.captures.is_empty() {
-            return;
-        }
-        let captured = self.world.take_captured();
-        let frames = captured.iter().filter_map(|packet| {
-            let content = |token, frame: &CapturedFrame| self.network.frame_of(token, frame);
-            let frame = capture::frame_of(&self.plan.experiment, packet, content)?;
-            Some((packet.link, packet.at, frame))
-        });
-        let mut frames: Vec<(u32, Time, Vec<u8>)> =
-            frames.chain(self.lldp.take_crossed()).collect();
-        frames.sort_by_key(|(_, at, _)| *at);
-        self.network.release_kept();
-        if frames.is_empty() {
-            return;
-        }
-        let broken: Vec<String> = self
-            .captures
-            .iter_mut()
-            .filter_map(|capture| (!capture.write(&frames)).then(|| capture.port.clone()))
-            .collect();
-        broken.iter().for_each(|port| self.end_capture(port));
-    }
-
-    fn capture(&mut self, port: &str, path: Option<&str>) -> Answer {
-        let Some((link, _)) = self.plan.experiment.port(port) else {
-            let network = &self.plan.experiment.network;
-            let ends = network.topology.links().iter().flat_map(|link| link.ends);
-            let names: Vec<String> = ends
-                .take(NAMES_MAX)
-                .map(|end| network.port_name(end))
-                .collect();
-            let error = format!("no port is called {port}; there are {}", names.join(", "));
-            return Answer::Error { error };
-        };
-        let Some(path) = path else {
-            if !self.captures.iter().any(|capture| capture.port == port) {
-                return Answer::Error {
-                    error: format!("port {port} is not captured"),
-                };
-            }
-            self.end_capture(port);
-            return Answer::Done;
-        };
-        match Capture::new(port, link, path) {
-            Ok(capture) => {
-                self.end_capture(port);
-                self.captures.push(capture);
-                self.world.set_capture(link, true, CAPTURED_MAX);
-                self.network.keeps = true;
-                Answer::Done
-            }
-            Err(error) => Answer::Error {
-                error: format!("{path}: {error}"),
-            },
-        }
-    }
-
-    fn end_capture(&mut self, port: &str) {
-        let Some(at) = self
-            .captures
-            .iter()
-            .position(|capture| capture.port == port)
-        else {
-            return;
-        };
-        let link = self.captures.remove(at).link;
-        if !self.captures.iter().any(|capture| capture.link == link) {
-            self.world.set_capture(link, false, CAPTURED_MAX);
-        }
-        if self.captures.is_empty() {
-            self.network.keeps = false;
-            self.network.release_kept();
-        }
-    }
-
     fn set(&mut self, values: &[(String, String)]) -> Answer {
         let plan = match changes::changed(&self.plan, values) {
             Ok(plan) => plan,
@@ -733,10 +659,15 @@ impl Engine {
                 dropped: results.hosts[host.number as usize].function_drops,
             })
         };
+        let infiniband = |host: &LiveHost| {
+            let subnet = self.subnet.as_ref()?;
+            Some(subnet.port_status(host.number as usize))
+        };
         let hosts = self.network.ports.iter().map(|port| HostStatus {
             name: port.host.name.clone(),
             mac: crate::frame::mac_text(port.host.mac),
             function: function(&port.host),
+            infiniband: infiniband(&port.host),
             v4: port.host.v4.to_string(),
             v6: port.host.v6.to_string(),
             learned: port.learned.iter().map(IpAddr::to_string).collect(),

@@ -7,6 +7,8 @@ use crate::tap_buffers::PIECES_MAX;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::RawFd;
 
+/// The queue pair of every host's interface of IP over InfiniBand. Programs have others.
+pub(crate) const QPN: u32 = 2;
 /// Bytes before the packet: the header of a virtual network device, and the place of a link header.
 pub(crate) const BEFORE_PACKET: usize = VNET_BYTES + ETHERNET_BYTES;
 /// The flag of a packet whose checksum is to be computed.

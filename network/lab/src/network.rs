@@ -15,6 +15,7 @@ use crate::frame::{VNET_BYTES, add_tag};
 use crate::lateness::Lateness;
 use crate::neighbours::{HostAddresses, Neighbours};
 use crate::plan::LiveHost;
+use crate::subnet_capture;
 use crate::tap::{FRAME_MAX, Tap, set_tos};
 use crate::tap_buffers::Slice;
 use crate::tracking::Tracking;
@@ -336,10 +337,21 @@ impl Network {
             ..
         } = self.flights.get(token as usize)?;
         let bytes = bytes.get(..*length)?;
-        let vlan = self.ports[self.index_of_host(*from)?].host.vlan();
-        if let FlightKind::Ip(_) = kind {
-            return None;
+        if let Some(lids) = &self.lids {
+            let payload = slice.as_ref().map_or(&[][..], Slice::bytes);
+            return match kind {
+                FlightKind::Ip(to) => {
+                    let frame = [bytes, payload].concat();
+                    subnet_capture::ip_packet(to, lids.first_of(*from), &frame)
+                }
+                FlightKind::Rdma(header, transport) => {
+                    let (transport, payload) = bytes.split_at_checked(*transport)?;
+                    subnet_capture::device_packet(header, lids.prefix, transport, payload)
+                }
+                FlightKind::Frame => None,
+            };
         }
+        let vlan = self.ports[self.index_of_host(*from)?].host.vlan();
         let FlightKind::Rdma(header, transport) = kind else {
             let payload = slice.as_ref().map_or(&[][..], Slice::bytes);
             let mut frame = [bytes.get(VNET_BYTES..)?, payload].concat();

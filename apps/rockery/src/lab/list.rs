@@ -80,6 +80,44 @@ fn asked(name: &str) -> Result<Status, LabError> {
     Client::connect_within(name, ANSWERS_WITHIN)?.status()
 }
 
+/// The ports of hosts, on InfiniBand.
+fn ports(status: &Status) -> String {
+    let ports = status.hosts.iter();
+    let ports = ports.filter_map(|host| Some((host, host.infiniband.as_ref()?)));
+    let mut text = String::new();
+    for (host, port) in ports {
+        if text.is_empty() {
+            text = format!(
+                "  {:<16} {:<7} {:>6} {:>6} {:>13} {:>13} {:>12} {:>8} {:>7} {:>6}\n",
+                "port",
+                "state",
+                "LID",
+                "SM LID",
+                "bytes out",
+                "bytes in",
+                "waited, us",
+                "discards",
+                "damaged",
+                "downed"
+            );
+        }
+        text += &format!(
+            "  {:<16} {:<7} {:>6} {:>6} {:>13} {:>13} {:>12} {:>8} {:>7} {:>6}\n",
+            host.name,
+            port.state,
+            port.lid,
+            port.manager_lid,
+            port.transmit_bytes,
+            port.receive_bytes,
+            port.transmit_wait_us,
+            port.transmit_discards,
+            port.receive_errors,
+            port.link_downed
+        );
+    }
+    text
+}
+
 /// A lab as a table.
 fn text(status: &Status) -> String {
     let Status { lateness, .. } = status;
@@ -121,5 +159,5 @@ fn text(status: &Status) -> String {
             counters.lost
         );
     }
-    text
+    text + &ports(status)
 }

@@ -1,6 +1,6 @@
 //! Counters of a lab for Prometheus.
 
-use ::lab::{FunctionStatus, HostCounters, HostStatus, Status};
+use ::lab::{FunctionStatus, HostCounters, HostStatus, InfinibandPort, Status};
 use ::sim::world::FunctionDrops;
 use server::prometheus::{Exposition, Kind, Value, seconds};
 
@@ -46,6 +46,89 @@ const HOST_COUNTERS: [HostCounter; 8] = [
     ("lost", "Packets that the network lost.", |counters| {
         counters.lost
     }),
+];
+
+/// A metric of an InfiniBand port.
+struct PortMetric {
+    kind: Kind,
+    name: &'static str,
+    help: &'static str,
+    value: fn(&InfinibandPort) -> Value,
+}
+
+const PORT_METRICS: [PortMetric; 12] = [
+    PortMetric {
+        kind: Kind::Gauge,
+        name: "state",
+        help: "State of an InfiniBand port: 1 down, 2 initializing, 3 armed, 4 active.",
+        value: |port| u64::from(port.state_number).into(),
+    },
+    PortMetric {
+        kind: Kind::Gauge,
+        name: "lid",
+        help: "LID of an InfiniBand port; 0 without a manager.",
+        value: |port| u64::from(port.lid).into(),
+    },
+    PortMetric {
+        kind: Kind::Gauge,
+        name: "manager_lid",
+        help: "LID of the manager, as the port knows it.",
+        value: |port| u64::from(port.manager_lid).into(),
+    },
+    PortMetric {
+        kind: Kind::Counter,
+        name: "transmit_bytes_total",
+        help: "Bytes that an InfiniBand port sent, headers included.",
+        value: |port| port.transmit_bytes.into(),
+    },
+    PortMetric {
+        kind: Kind::Counter,
+        name: "receive_bytes_total",
+        help: "Bytes that arrived at an InfiniBand port.",
+        value: |port| port.receive_bytes.into(),
+    },
+    PortMetric {
+        kind: Kind::Counter,
+        name: "transmit_packets_total",
+        help: "Packets that an InfiniBand port sent.",
+        value: |port| port.transmit_packets.into(),
+    },
+    PortMetric {
+        kind: Kind::Counter,
+        name: "receive_packets_total",
+        help: "Packets that arrived at an InfiniBand port.",
+        value: |port| port.receive_packets.into(),
+    },
+    PortMetric {
+        kind: Kind::Counter,
+        name: "transmit_wait_seconds_total",
+        help: "Time for which data waited for room at the other end of the link, added over lanes.",
+        value: |port| (port.transmit_wait_us as f64 / 1e6).into(),
+    },
+    PortMetric {
+        kind: Kind::Counter,
+        name: "transmit_discards_total",
+        help: "Packets that an InfiniBand port did not send.",
+        value: |port| port.transmit_discards.into(),
+    },
+    PortMetric {
+        kind: Kind::Counter,
+        name: "receive_errors_total",
+        help: "Packets that arrived damaged at an InfiniBand port.",
+        value: |port| port.receive_errors.into(),
+    },
+    PortMetric {
+        kind: Kind::Counter,
+        name: "management_dropped_total",
+        help: "Packets of subnet management (virtual lane 15) that found no room.",
+        value: |port| port.management_dropped.into(),
+    },
+    PortMetric {
+        kind: Kind::Counter,
+        name: "link_downed_total",
+        help: "How often the link of an InfiniBand port went down.",
+        value: |port| port.link_downed.into(),
+    },
 ];
 
 /// A metric of a lab.
@@ -125,8 +208,26 @@ pub(super) fn text(status: &Status) -> String {
             family.sample(&[("host", host)], value(counters));
         }
     }
+    write_ports(&mut text, status);
     write_function_drops(&mut text, status);
     text.into_text()
+}
+
+/// The InfiniBand ports of hosts.
+fn write_ports(text: &mut Exposition, status: &Status) {
+    let ports = status.hosts.iter();
+    let ports = ports.filter_map(|host| Some((&host.name, host.infiniband.as_ref()?)));
+    let ports: Vec<(&String, &InfinibandPort)> = ports.collect();
+    if ports.is_empty() {
+        return;
+    }
+    for metric in PORT_METRICS {
+        let name = format!("infiniband_port_{}", metric.name);
+        let mut family = text.family(metric.kind, &name, metric.help);
+        for (host, port) in &ports {
+            family.sample(&[("host", host)], (metric.value)(port));
+        }
+    }
 }
 
 /// Packets that embedded switches dropped, by function and cause.
@@ -187,13 +288,15 @@ Here you look up the metrics that rockery serves to Prometheus. The page is made
         rows
     }
 
-    /// A lab with a function of an adapter, since only such a lab counts what functions drop.
+    /// A lab with a function of an adapter and a port of InfiniBand, since only such labs count what these
+    /// do.
     fn lab() -> Status {
         let function =
             json!({"of": "h0", "vf": 0, "up": true, "dropped": FunctionDrops::default()});
         let host = json!({
             "name": "h0v0", "v4": "", "v6": "", "mac": "", "devices": 0,
             "counters": HostCounters::default(), "function": function,
+            "infiniband": InfinibandPort::default(),
         });
         let lateness = json!({"packets": 0, "p50_ns": 0, "p99_ns": 0, "p999_ns": 0, "max_ns": 0});
         let status = json!({

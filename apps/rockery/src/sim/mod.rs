@@ -213,8 +213,7 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<usize, Error> {
     name_notes(&done.report.notes[known..]);
     for (link, path) in links {
         let mut file = io::BufWriter::new(fs::File::create(&path).map_err(Error::file(&path))?);
-        let stations = |flow: u32, from: u32| done.experiment.stations(flow, from);
-        write_pcap(&mut file, link, &done.results.captured, stations)
+        write_pcap(&mut file, &done.experiment, link, &done.results.captured)
             .map_err(Error::file(&path))?;
         file.flush().map_err(Error::file(&path))?;
     }

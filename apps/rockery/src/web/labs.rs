@@ -63,6 +63,7 @@ mod tests {
             learned: Vec::new(),
             mac: "02:00:00:00:00:01".to_owned(),
             function: None,
+            infiniband: None,
             devices: 2,
             counters: HostCounters {
                 rdma_sent: 5,

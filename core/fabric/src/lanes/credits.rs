@@ -23,7 +23,9 @@ pub const fn blocks(length: u16) -> u16 {
 pub struct CreditUpdate {
     /// The virtual lane.
     pub lane: u8,
-    /// The block up to which the peer may send, modulo 4,096.
+    /// Blocks that were sent since the link came up, modulo 4,096 (FCTBS).
+    pub sent: u16,
+    /// The block up to which the peer may send, modulo 4,096 (FCCL).
     pub limit: u16,
 }
 
@@ -65,6 +67,11 @@ impl CreditSender {
         if limit.wrapping_sub(self.limit) & MASK <= BLOCKS_MAX {
             self.limit = limit & MASK;
         }
+    }
+
+    /// Blocks sent so far, modulo 4,096.
+    pub(super) fn sent(self) -> u16 {
+        self.sent
     }
 
     /// Blocks that may still be sent.

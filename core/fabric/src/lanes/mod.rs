@@ -211,6 +211,7 @@ impl Lanes {
     pub(crate) fn update(&self, lane: usize) -> CreditUpdate {
         CreditUpdate {
             lane: lane as u8,
+            sent: self.senders[lane].sent(),
             limit: self.receivers[lane].limit(),
         }
     }

@@ -155,7 +155,11 @@ fn packets_wait_for_credits_and_leave_when_there_are_some() {
     assert_eq!(line.switch.egress(1).credits(0), Some(0));
     // A block too few, then enough.
     for (limit, sent) in [(130 + 64, 2), (130 + 65, 3), (130 + 130, 4)] {
-        let update = fabric::lanes::CreditUpdate { lane: 0, limit };
+        let update = fabric::lanes::CreditUpdate {
+            lane: 0,
+            sent: 0,
+            limit,
+        };
         line.hear(SECOND, 1, LinkNews::Credits(update));
         line.run(Time::NEVER);
         assert_eq!(line.seen.sent.len(), sent, "limit {limit}");

@@ -151,6 +151,7 @@ impl Subnet {
         counters.transmit_packets += 1;
         counters.transmit_words += u64::from(packet.counted_bytes() / 4);
         counters.multicast_transmit_packets += u64::from(is_multicast);
+        self.captures.add(link, side, begins + takes, &packet);
         let link = &mut self.links[link];
         link.busy[side] = begins + takes;
         let End { node, port } = link.ends[1 - side];

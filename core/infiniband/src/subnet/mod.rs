@@ -1,5 +1,6 @@
 //! A subnet: nodes and links, and the management packets between them, in time.
 
+mod captured;
 mod carried;
 mod links;
 mod packet;
@@ -8,6 +9,7 @@ mod route;
 mod traps;
 mod ways;
 
+pub use captured::{CROSSED_MAX, Crossed};
 pub use carried::Carried;
 pub use packet::{GlobalRoute, Packet};
 pub use route::unhandled;
@@ -78,6 +80,7 @@ pub struct Subnet {
     /// Nodes with ports or tables that may have changed since the last [`Self::take_changed`].
     changed: BTreeSet<usize>,
     next_trap: u64,
+    captures: captured::Captures,
 }
 
 /// A link of a subnet's description: its two ends, and its delay in one direction.
@@ -103,6 +106,7 @@ impl Subnet {
             traps: BTreeMap::new(),
             changed: BTreeSet::new(),
             next_trap: 1,
+            captures: captured::Captures::default(),
         };
         for cable in cables {
             let link = subnet.links.len();

@@ -5,6 +5,7 @@
 
 mod agents;
 mod any;
+mod captured;
 mod contract;
 mod ipoib;
 mod ipoib_contract;

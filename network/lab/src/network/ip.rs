@@ -2,6 +2,7 @@
 //! neighbour is known leave at once; the host's interface gets the others.
 
 use super::{FlightKind, Network};
+pub(crate) use crate::ip_frames::QPN;
 use crate::ip_frames::{BEFORE_PACKET, IpFrame, ether_type};
 use crate::tap::Taken;
 use crate::tap_buffers::Slice;
@@ -15,8 +16,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
-/// The queue pair of every host's interface. Programs have others.
-pub(crate) const QPN: u32 = 2;
 /// Packets that wait for the interface of a host at most; further ones are dropped.
 const WAITING_MAX: usize = 1_024;
 /// Virtual lanes of data of every port.

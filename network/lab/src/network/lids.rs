@@ -18,11 +18,20 @@ pub(crate) struct Lids {
     /// The hosts that packets of every group reach, by the sending host, where hosts are cabled to each
     /// other.
     pub(crate) cabled: BTreeMap<u32, Vec<u32>>,
+    /// The first half of the GIDs of the subnet.
+    pub(crate) prefix: u64,
     /// What leads by LID is numbered from here on in tables of switches.
     pub(crate) first_leaf: u32,
 }
 
 impl Lids {
+    /// The first LID of a host; 0 without one.
+    pub(super) fn first_of(&self, host: u32) -> u16 {
+        let mut owners = self.owners.iter();
+        let found = owners.find(|(_, owner)| **owner == host);
+        found.map_or(0, |(lid, _)| *lid)
+    }
+
     /// Whether a packet that arrived at a host is for it.
     pub(super) fn is_for(&self, host: u32, header: &Header) -> bool {
         let lid = header.source_port;

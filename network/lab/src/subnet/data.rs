@@ -100,6 +100,7 @@ impl LiveSubnet {
             .collect();
         for host in &active {
             let port = &self.subnet.node(*host as usize).ports[usize::from(PORT)];
+            lids.prefix = port.gid_prefix;
             let paths = (0..1_u16 << port.lmc).filter(|_| port.lid != 0);
             lids.owners
                 .extend(paths.map(|path| (port.lid + path, *host)));

@@ -5,10 +5,12 @@ mod connections;
 mod counted;
 mod data;
 mod interfaces;
+mod status;
 mod sysfs;
 
 pub(crate) use connections::{Connections, Greeted};
 pub(crate) use interfaces::NAME as IP_INTERFACE;
+pub use status::InfinibandPort;
 
 use crate::plan::LiveHost;
 use counted::Counted;
@@ -19,7 +21,7 @@ use fabric_file::{Network, Subnet as Description};
 use infiniband::agents::Agents;
 use infiniband::ipoib;
 use infiniband::node::{Identity, Node};
-use infiniband::subnet::{Cable, End, Output, Subnet, unhandled};
+use infiniband::subnet::{Cable, Crossed, End, Output, Subnet, unhandled};
 use infiniband::{LinkSpeed, Speed, Width};
 use interfaces::Interfaces;
 use std::collections::BTreeMap;
@@ -108,6 +110,16 @@ impl LiveSubnet {
     /// A cable is plugged in, or pulled.
     pub(crate) fn set_cable(&mut self, now: Time, link: u32, is_plugged: bool) {
         self.subnet.set_cable(now, link as usize, is_plugged);
+    }
+
+    /// Begins or ends the capture of management packets on a link.
+    pub(crate) fn set_capture(&mut self, link: u32, on: bool) {
+        self.subnet.set_capture(link as usize, on);
+    }
+
+    /// Takes the management packets that have crossed captured links.
+    pub(crate) fn take_crossed(&mut self, now: Time) -> Vec<Crossed> {
+        self.subnet.take_crossed(now)
     }
 
     /// The time of the next event.

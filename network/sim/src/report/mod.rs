@@ -7,6 +7,7 @@ mod collective;
 pub mod columns;
 mod csv;
 mod diagnosis;
+mod erf;
 mod hops;
 mod json;
 mod layout;
@@ -27,6 +28,7 @@ pub use collective::{
     collective_sweep_rows, collectives_csv, links_csv,
 };
 pub use csv::{flows_csv, hops_csv, ports_csv};
+pub use erf::{GlobalAddress, SubnetAddress, packet_record};
 pub use hops::{PortShare, port_shares, slowest};
 pub use life::{LifeFormat, write_life};
 pub use limits::Bottleneck;

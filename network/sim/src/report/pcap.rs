@@ -1,6 +1,7 @@
 //! Captured packets as a file that tshark reads: classic pcap with nanoseconds.
 
-use crate::experiment::Station;
+use super::erf::{SubnetAddress, credit_record, packet_record};
+use crate::experiment::{Experiment, Station};
 use crate::world::{Captured, CapturedFrame};
 use fabric::{PauseFrame, Time};
 use std::io::{self, Write};
@@ -11,40 +12,49 @@ use wire::ipv4::IPV4_SIZE;
 use wire::opcode::MAX_HEADERS;
 use wire::udp::{PROTOCOL_UDP, UDP_SIZE};
 use wire::{
-    EtherType, Ethernet, FrameHeaders, Icrc, Identification, Ip, Ipv4, MacAddress, Packet, Pause,
-    ROCE_PORT, TrafficClass, Udp, VlanTag,
+    EtherType, Ethernet, FrameHeaders, Icrc, Identification, Ip, Ipv4, LocalRoute, MacAddress,
+    Packet, Pause, ROCE_PORT, TrafficClass, Udp, VlanTag,
 };
 
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const LINKTYPE_ETHERNET: u32 = 1;
+/// Records of ERF, one of whose types is a packet of InfiniBand.
+const LINKTYPE_ERF: u32 = 197;
 const SNAP_BYTES: u32 = 65_535;
+/// Bits below the service level where the DSCP of Ethernet is.
+const TOS_LEVEL_SHIFT: u8 = 2;
 
-/// Writes the captured packets of one link, in both directions. `stations` gives source and destination of a
-/// flow's packets, by flow and sender: [`crate::experiment::Experiment::stations`].
+/// Writes the captured packets of one link of an experiment, in both directions.
 ///
 /// # Errors
 /// An error that `out` returns.
 pub fn write_pcap(
     out: &mut impl Write,
+    experiment: &Experiment,
     link: u32,
     captured: &[Captured],
-    stations: impl Fn(u32, u32) -> [Station; 2],
 ) -> io::Result<()> {
-    out.write_all(&pcap_header())?;
+    out.write_all(&pcap_header(experiment.network.infiniband.is_some()))?;
     for packet in captured.iter().filter(|packet| packet.link == link) {
-        out.write_all(&pcap_record(packet.at, &captured_bytes(packet, &stations)))?;
+        let frame = captured_bytes(experiment, packet);
+        out.write_all(&pcap_record(packet.at, &frame))?;
     }
     Ok(())
 }
 
-/// The header of a capture file.
-pub fn pcap_header() -> Vec<u8> {
+/// The header of a capture file, of links of InfiniBand or of Ethernet.
+pub fn pcap_header(is_infiniband: bool) -> Vec<u8> {
     let mut header = Vec::with_capacity(24);
     header.extend(MAGIC_NANOSECONDS.to_le_bytes());
     header.extend([2, 0, 4, 0]);
     header.extend([0; 8]);
     header.extend(SNAP_BYTES.to_le_bytes());
-    header.extend(LINKTYPE_ETHERNET.to_le_bytes());
+    let link_type = if is_infiniband {
+        LINKTYPE_ERF
+    } else {
+        LINKTYPE_ETHERNET
+    };
+    header.extend(link_type.to_le_bytes());
     header
 }
 
@@ -64,10 +74,11 @@ pub fn pcap_record(at: Time, frame: &[u8]) -> Vec<u8> {
     record
 }
 
-/// The frame of a pause, or of a simulated host's packet.
-pub fn captured_bytes(captured: &Captured, stations: impl Fn(u32, u32) -> [Station; 2]) -> Vec<u8> {
+/// The frame of a pause, of credits, or of a simulated host's packet.
+pub fn captured_bytes(experiment: &Experiment, captured: &Captured) -> Vec<u8> {
     match &captured.frame {
         CapturedFrame::Pause(frame) => pause(*frame, captured.direction),
+        CapturedFrame::Credits(update) => credit_record(captured.at, captured.direction, *update),
         CapturedFrame::Packet {
             from,
             flow,
@@ -79,19 +90,51 @@ pub fn captured_bytes(captured: &Captured, stations: impl Fn(u32, u32) -> [Stati
             payload,
         } => {
             let (tos, pcp, hop_limit, source_port) = (*tos, *pcp, *hop_limit, *source_port);
-            roce(
-                stations(*flow, *from),
-                &Marks {
-                    tos,
-                    pcp,
-                    hop_limit,
-                    source_port,
-                },
-                headers,
-                *payload,
-            )
+            let marks = Marks {
+                tos,
+                pcp,
+                hop_limit,
+                source_port,
+            };
+            let stations = experiment.stations(*flow, *from);
+            match local_route(experiment, stations, &marks) {
+                Some(local) => {
+                    let packet = local_packet(local, headers, *payload);
+                    packet_record(captured.at, captured.direction, &packet)
+                }
+                None => roce(stations, &marks, headers, *payload),
+            }
         }
     }
+}
+
+/// The local route of a packet between hosts of a subnet; `None` on Ethernet. The service level of its
+/// packets is in the place of the DSCP, and the virtual lane in that of the priority.
+fn local_route(
+    experiment: &Experiment,
+    stations: [Station; 2],
+    marks: &Marks,
+) -> Option<LocalRoute> {
+    let tables = &experiment.subnet.as_ref()?.tables;
+    let [source, destination] = stations.map(|station| tables.lids[station.host as usize]);
+    Some(LocalRoute {
+        virtual_lane: marks.pcp.unwrap_or_default(),
+        service_level: marks.tos >> TOS_LEVEL_SHIFT,
+        is_global: false,
+        destination,
+        source,
+    })
+}
+
+fn local_packet(local: LocalRoute, headers: &Packet, payload: u32) -> Vec<u8> {
+    let mut transport = [0; MAX_HEADERS];
+    // The device's packets encode: their headers never contradict each other.
+    let length = headers.encode(0, &mut transport).unwrap_or(0);
+    let address = SubnetAddress {
+        local,
+        global: None,
+    };
+    address.packet(&transport[..length], &vec![0; payload as usize])
 }
 
 /// The address of a host: 10.0.0.0/8 by number.

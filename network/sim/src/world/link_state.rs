@@ -440,15 +440,7 @@ impl LinkState {
     /// A pause frame leaves a port.
     pub(super) fn send_pause(&mut self, lane: u32, frame: PauseFrame, end: Time) {
         let info = self.table[lane as usize];
-        if info.watched && self.captured.len() < self.captured_max {
-            let frame = CapturedFrame::Pause(frame);
-            self.captured.push(Captured {
-                at: end,
-                link: info.link,
-                direction: info.direction,
-                frame,
-            });
-        }
+        self.capture_frame(&info, end, CapturedFrame::Pause(frame));
         let arrives = end + info.delay;
         if !info.is_plain && self.is_lost(lane, &info, PAUSE_FRAME_BYTES, end, arrives) {
             return;
@@ -465,6 +457,7 @@ impl LinkState {
     /// since its counts are absolute.
     pub(super) fn send_credits(&mut self, lane: u32, update: CreditUpdate, end: Time) {
         let info = self.table[lane as usize];
+        self.capture_frame(&info, end, CapturedFrame::Credits(update));
         let mut at = end + info.delay;
         if !info.is_plain && self.is_lost(lane, &info, CREDIT_PACKET_BYTES, end, at) {
             at += info.repeats_after.unwrap_or_default();
@@ -578,6 +571,18 @@ impl LinkState {
         self.link_frames[lane as usize]
             .pop_front()
             .map(|(_, frame)| frame)
+    }
+
+    /// Keeps a frame of the link itself, if the link is captured.
+    fn capture_frame(&mut self, info: &LinkDirection, end: Time, frame: CapturedFrame) {
+        if info.watched && self.captured.len() < self.captured_max {
+            self.captured.push(Captured {
+                at: end,
+                link: info.link,
+                direction: info.direction,
+                frame,
+            });
+        }
     }
 
     fn capture(&mut self, info: &LinkDirection, id: PacketId, end: Time, packets: &Packets) {

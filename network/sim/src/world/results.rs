@@ -260,6 +260,8 @@ pub enum CapturedFrame {
     },
     /// A pause frame.
     Pause(fabric::PauseFrame),
+    /// A flow control packet of InfiniBand.
+    Credits(fabric::lanes::CreditUpdate),
 }
 
 impl CapturedFrame {

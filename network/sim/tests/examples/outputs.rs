@@ -35,8 +35,7 @@ fn a_capture_holds_whole_packets_with_their_icrc_and_pause_frames() {
     );
     let link = ran.experiment.scenario.watch.captures[0];
     let mut file = Vec::new();
-    let stations = |flow: u32, from: u32| ran.experiment.stations(flow, from);
-    write_pcap(&mut file, link, &ran.results.captured, stations).unwrap();
+    write_pcap(&mut file, &ran.experiment, link, &ran.results.captured).unwrap();
     let (mut at, mut data, mut pauses, mut last_ns) = (24, 0, 0, 0);
     while at < file.len() {
         let field =
