@@ -21,6 +21,7 @@ tests=(
   rdmacm-utils                                            # sockets over RDMA, and what turns others into them
   infiniband-diags ucx-utils openmpi-bin libopenmpi-dev   # programs that look for devices in /sys and /dev
   opensm                                                  # a subnet manager of InfiniBand, and its tests
+  ibutils                                                 # a checker of its tables
   libfabric-bin qperf                                     # programs whose connections come by RDMA-CM
   qemu-system-x86 busybox-static cpio kmod                # the guest with the Linux kernel as the other side
   qemu-system-arm qemu-user-static                        # a guest of 64-bit ARM, and its programs alone

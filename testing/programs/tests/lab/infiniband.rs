@@ -80,6 +80,8 @@ fn opensm_makes_a_subnet_of_two_hosts() {
         $R lab exec alice -- sh -c 'ibping -S >$D/second 2>&1; true' &
         $R lab exec bob -- perfquery
         $R lab exec bob -- cat /sys/class/infiniband/rk_ib0/ports/1/lid
+        $R lab metrics | grep -E 'port_(state|lid|manager_lid)[{].*host="bob"'
+        $R lab ps | grep ACTIVE
         $R lab link alice-bob down
         until_it_prints 1: "$R lab exec bob -- cut -d ' ' -f 1 /sys/class/infiniband/rk_ib0/ports/1/state"
         $R lab link alice-bob up
@@ -101,6 +103,10 @@ fn opensm_makes_a_subnet_of_two_hosts() {
             "2 packets transmitted, 2 received, 0% packet loss",
             "PortXmitDiscards:................0",
             "\n0x2\n",
+            "rockery_lab_infiniband_port_state{lab=\"two-hosts\",host=\"bob\"} 4",
+            "rockery_lab_infiniband_port_lid{lab=\"two-hosts\",host=\"bob\"} 2",
+            "rockery_lab_infiniband_port_manager_lid{lab=\"two-hosts\",host=\"bob\"} 1",
+            "  bob              ACTIVE       2      1 ",
             "errors: 0",
             "left: 0 processes, 0 sockets",
         ],
@@ -122,8 +128,10 @@ fn opensm_routes_a_fat_tree_and_around_a_pulled_cable() {
     let said = script(
         r#"
         $R lab up -d $E/infiniband/fat-tree.toml || exit 1
-        manager h0
+        manager h0 -D 0x43
         up h0 1 || exit 1
+        M=$D/opensm-h0
+        ibdmchk -s $M/opensm-subnet.lst -f $M/opensm.fdbs -m $M/opensm.mcfdbs | grep -E 'Scanned|credit|^  6 '
         echo "hosts: $($R lab exec h15 -- ibhosts | wc -l)"
         echo "switches: $($R lab exec h15 -- ibswitches | wc -l)"
         $R lab exec h15 -- iblinkinfo | grep -c '4X      25.78125 Gbps Active/  LinkUp'
@@ -147,6 +155,9 @@ fn opensm_routes_a_fat_tree_and_around_a_pulled_cable() {
     live::expect_lines(
         &said,
         &[
+            "  6   192",
+            "-I- Scanned:240 CA to CA paths",
+            "-I- no credit loops found",
             "hosts: 16\nswitches: 20\n",
             "\n96\n",
             "records: 36",
@@ -315,6 +326,9 @@ fn programs_connect_by_addresses_of_ip_over_infiniband() {
         pair rping "rping -c -a 10.0.0.1 -C 3 -v" rping -s -a 10.0.0.1 -C 3
         pair write "ib_write_bw -d rk_ib0 -R -n 100 10.0.0.1" ib_write_bw -d rk_ib0 -R -n 100
         pair datagrams "udaddy -s 10.0.0.1 -C 3" udaddy -C 3
+        GID=fe80::252:4b01:0:1
+        pair gid "ucmatose -f gid -s $GID -C 3" ucmatose -f gid -C 3
+        pair gid-datagrams "udaddy -f gid -s $GID -C 3" udaddy -f gid -C 3
         $R lab exec h15 -- timeout 60 rping -c -a 10.0.0.99 -C 1 2>&1
         $R lab exec h0 -- sh -c '
             rping -s -a 10.0.0.1 -C 2 & sleep 1
@@ -328,10 +342,55 @@ fn programs_connect_by_addresses_of_ip_over_infiniband() {
             "ping data: rdma-ping-2",
             "write server: 0",
             "remote address: LID 0x01",
-            "datagrams server: 0",
+            "\ndatagrams server: 0",
             "return status 0",
+            "gid server: 0",
+            "gid-datagrams server: 0",
             "RDMA_CM_EVENT_ADDR_ERROR, error -110",
             "own: 0",
+            "left: 0 processes, 0 sockets",
+        ],
+    );
+}
+
+#[test]
+fn a_capture_has_all_that_crosses_a_link_and_ports_have_four_lids() {
+    let said = script(
+        r#"
+        $R lab up -d $E/infiniband/two-hosts.toml || exit 1
+        $R lab pcap bob=$D/bob.pcap
+        manager alice -l 2
+        up alice 1 || exit 1
+        $R lab exec bob -- ibstat rk_ib0 | grep LMC
+        until_it_prints '1 received' "$R lab exec bob -- ping -c 1 -W 5 10.0.0.1 | grep -o '1 received'"
+        $R lab exec bob -- ibportstate 7 1 query | grep Lid:
+        $R lab exec bob -- perfquery 5 1 | grep 'Port counters'
+        $R lab pcap bob=off
+        fields() {
+            FILTER=$1; shift
+            tshark -r $D/bob.pcap -Y "$FILTER" -T fields $(printf ' -e %s' "$@") 2>/dev/null | sort -u
+        }
+        echo "malformed: $(fields _ws.malformed frame.number | wc -l)"
+        fields infiniband.mad.mgmtclass infiniband.lrh.vl infiniband.mad.mgmtclass | sed 's/^/mad: /'
+        fields icmp infiniband.lrh.slid infiniband.lrh.dlid | sed 's/^/icmp: /'
+        fields arp infiniband.lrh.dlid | sed 's/^/arp: /'
+        down"#,
+    );
+    live::expect_lines(
+        &said,
+        &[
+            "LMC: 2",
+            "\nLid:.............................4\n",
+            "# Port counters: Lid 5 port 1",
+            "malformed: 0",
+            // Subnet management by directed route, the administrator, performance management.
+            "mad: 0x0f\t0x81",
+            "mad: 0x00\t0x03",
+            "mad: 0x00\t0x04",
+            "icmp: 4\t8",
+            "icmp: 8\t4",
+            // The broadcast group.
+            "arp: 49152",
             "left: 0 processes, 0 sockets",
         ],
     );
