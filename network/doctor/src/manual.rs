@@ -114,6 +114,7 @@ entries! {
     "adapter-qos": "IEEE 802.1Q-2018, clauses 36 to 38",
     "windows-pfc": PFC,
     "smb-policy": ETS,
+    "smb-class": ETS,
     "smb-edition": SMB_DIRECT,
     "rdma-disabled": SMB_DIRECT,
     "rdma-global": SMB_DIRECT,

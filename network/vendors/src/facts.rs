@@ -399,6 +399,10 @@ pub struct WindowsFacts {
     pub willing: Option<Fact<bool>>,
     /// Priority of the policy for SMB Direct; `None` inside where there is no such policy.
     pub smb_policy: Option<Fact<Option<u8>>>,
+    /// Priorities with PFC by the host's own settings, one bit each, which count where it is not willing.
+    pub own_pfc: Option<Fact<u8>>,
+    /// Traffic classes by the host's own settings.
+    pub classes: Vec<Fact<WindowsClass>>,
     /// Interfaces as SMB sees them: the name, and whether it is capable of RDMA.
     pub interfaces: Vec<Fact<(String, bool)>>,
     /// Connections of SMB: the server, and whether the client's end is capable of RDMA.
@@ -427,6 +431,17 @@ pub struct WindowsFacts {
     pub prefixes: Vec<Fact<(IpAddr, u8)>>,
     /// Addresses of both ends of SMB's connections.
     pub ends: Vec<Fact<(IpAddr, IpAddr)>>,
+}
+
+/// A traffic class of Windows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WindowsClass {
+    /// The name: `[Default]` is that of the priorities that no other one has.
+    pub name: String,
+    /// Its share of the link in percent; none where it is strict.
+    pub percent: Option<u8>,
+    /// Its priorities, one bit each.
+    pub priorities: u8,
 }
 
 /// The state of a feature of Windows.

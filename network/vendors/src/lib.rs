@@ -69,3 +69,4 @@ pub use path_spread::PathSpread;
 pub use remedy::Remedy;
 pub use text::ReadError;
 pub use watchdog::PauseWatchdog;
+pub use windows::remedy::traffic_class as windows_traffic_class;

@@ -4,9 +4,9 @@
 //! partner, and programs no settings of its own: that is right beside a switch that sends all three, and
 //! wrong beside one that is silent (802.1Q, 38.4).
 
-use super::{Adapter, Marks, Say, cost_of};
-use vendors::HostRemedy;
-use vendors::facts::WindowsFacts;
+use super::{Adapter, Consequence, Marks, Say, cost_of};
+use vendors::facts::{WindowsClass, WindowsFacts};
+use vendors::{HostRemedy, windows_traffic_class};
 
 /// Finds faults of DCB of an adapter. `dcbx` is whether a switch of the input offers DCBX, as far as known.
 pub(super) fn check(
@@ -36,7 +36,10 @@ pub(super) fn check(
     } else if let Some(fact) = willing.filter(|fact| fact.value) {
         own.willing(fact, say);
     } else {
-        own.pfc(say);
+        own.pfc(willing.is_some(), say);
+        if is_first {
+            own.class(say);
+        }
     }
     if is_first && !willing.is_some_and(|fact| fact.value) {
         own.policy(say);
@@ -115,10 +118,12 @@ impl Dcb<'_> {
         }
     }
 
-    /// PFC of the host's own settings.
-    fn pfc(&self, say: Say<'_>) {
+    /// PFC of the host's own settings: in operation, or else as they are set on a host that is known not to
+    /// be willing.
+    fn pfc(&self, is_by_host: bool, say: Say<'_>) {
         let policy = self.windows.smb_policy.as_ref().and_then(|own| own.value);
-        let Some((pfc, priority)) = self.adapter.pfc.as_ref().zip(policy) else {
+        let own = self.windows.own_pfc.as_ref().filter(|_| is_by_host);
+        let Some((pfc, priority)) = self.adapter.pfc.as_ref().or(own).zip(policy) else {
             return;
         };
         if pfc.value >> (priority & 7) & 1 == 1 {
@@ -128,6 +133,41 @@ impl Dcb<'_> {
         let fix = HostRemedy::Pfc(1 << (priority & 7)).of(self.adapter, true);
         let consequence = cost_of(self.adapter, Marks::default(), |talk| talk.pfc = 0);
         say("windows-pfc", &what, &[&pfc.seen], consequence, &fix);
+    }
+
+    /// A traffic class that is made for another priority than SMB Direct has, which is in that of all others.
+    fn class(&self, say: Say<'_>) {
+        let policy = self.windows.smb_policy.as_ref();
+        let Some((policy, priority)) = policy.and_then(|own| Some((own, own.value? & 7))) else {
+            return;
+        };
+        let has = |class: &WindowsClass, priority: u8| class.priorities >> priority & 1 == 1;
+        let classes = &self.windows.classes;
+        let Some(own) = classes.iter().find(|own| has(&own.value, priority)) else {
+            return;
+        };
+        // One of another priority, which its name says is that of SMB.
+        let meant = classes.iter().find(|other| {
+            other.value != own.value && other.value.name.to_ascii_lowercase().contains("smb")
+        });
+        let Some(meant) = meant.filter(|_| has(&own.value, 0) && priority != 0) else {
+            return;
+        };
+        let what = format!(
+            "SMB Direct has priority {priority}, which is in the traffic class {} with all other traffic: {} \
+             is of other priorities",
+            own.value.name, meant.value.name
+        );
+        let why = "what is left of the link depends on the other traffic";
+        let fix = windows_traffic_class(&meant.value.name, priority);
+        let seen = [&policy.seen, &own.seen, &meant.seen];
+        say(
+            "smb-class",
+            &what,
+            &seen,
+            Consequence::NotSimulated(why),
+            &fix,
+        );
     }
 
     /// The policy that puts SMB Direct into a priority of its own.

@@ -456,3 +456,83 @@ Enabled              : False
         ]
     );
 }
+
+const CLASSES: &str = "==> Get-NetQosTrafficClass <==
+
+Name                      Algorithm Bandwidth(%) Priority                  PolicySet        IfIndex IfAlias
+----                      --------- ------------ --------                  ---------        ------- -------
+[Default]                 ETS       50           0-3,5-7                   Global
+SMB's                     ETS       50           4                         Global
+
+==> Get-NetQosFlowControl <==
+
+Priority   Enabled    PolicySet        IfIndex IfAlias
+--------   -------    ---------        ------- -------
+0          False      Global
+3          True       Global
+4          False      Global
+==> Get-NetQosPolicy <==
+Name           : SMBDIRECT
+NetDirectPort  : 445
+PriorityValue  : 3
+==> Get-NetQosDcbxSetting <==
+Willing PolicySet IfIndex IfAlias
+------- --------- ------- -------
+False   Global
+";
+
+/// The same with the class of the priority of SMB Direct.
+fn of_its_priority() -> String {
+    let right = with(CLASSES, "50           0-3,5-7", "50           0-2,4-7");
+    with(&right, "50           4 ", "50           3 ")
+}
+
+#[test]
+fn traffic_classes_of_another_priority_than_smb_direct_are_found() {
+    let findings = found(CLASSES);
+    assert_eq!(rules(&findings), ["smb-class"], "{findings:#?}");
+    assert!(findings[0].what.contains("priority 3") && findings[0].what.contains("[Default]"));
+    assert_eq!(
+        findings[0].fix,
+        "Set-NetQosTrafficClass -Name \"SMB's\" -Priority 3"
+    );
+    let lines: Vec<usize> = findings[0].evidence.iter().map(|seen| seen.line).collect();
+    assert_eq!(lines, [18, 5, 6]);
+    let right = of_its_priority();
+    assert_eq!(rules(&found(&right)), [""; 0]);
+    // Without a class of SMB nothing is reserved for it, which is a choice.
+    let only = with(&right, "SMB's ", "Cluster");
+    let only = with(&only, "50           3 ", "50           7 ");
+    assert_eq!(rules(&found(&only)), [""; 0]);
+    let json = "==> Get-NetQosTrafficClass | ConvertTo-Json <==
+[ { \"Name\": \"[Default]\", \"Algorithm\": 2, \"BandwidthPercentage\": 40, \"Priority\": [0, 1, 2, 3, 5, 6, 7] },
+  { \"Name\": \"SMB\", \"Algorithm\": 2, \"BandwidthPercentage\": 60, \"Priority\": [4] } ]
+";
+    let policy = CLASSES
+        .split_once("==> Get-NetQosPolicy")
+        .expect("it has one")
+        .1;
+    let json = format!("{json}==> Get-NetQosPolicy{policy}");
+    assert_eq!(rules(&found(&json)), ["smb-class"], "{json}");
+    let odd = with(CLASSES, "0-3,5-7", "0-3,x  ");
+    assert_eq!(host(&odd).left.len(), 1, "{:?}", host(&odd).left);
+}
+
+#[test]
+fn pfc_that_a_host_sets_counts_where_it_is_not_willing() {
+    let off = with(&of_its_priority(), "3          True ", "3          False");
+    let findings = found(&off);
+    assert_eq!(rules(&findings), ["windows-pfc"], "{findings:#?}");
+    assert_eq!(findings[0].fix, "Enable-NetQosFlowControl -Priority 3");
+    // A switch may send PFC to a host that is willing, and nothing is known of one that does not say it.
+    let willing = with(&off, "False   Global", "True    Global");
+    assert_eq!(rules(&found(&willing)), [""; 0]);
+    let unknown = off.split_once("==> Get-NetQosDcbx").expect("it has one").0;
+    assert_eq!(rules(&found(unknown)), [""; 0]);
+    // What is in operation counts before what is set.
+    let shown = format!(
+        "{off}==> Get-NetAdapterQos <==\nName : SLOT 2\nEnabled : True\nOperationalFlowControl : Priority 3 \
+         Enabled\n"
+    );
+    assert_eq!(rules(&found(&shown)), [""; 0]);
+}

@@ -2,7 +2,7 @@
 
 use super::records::Record;
 use super::values::{adapter, boolean, device};
-use crate::facts::{Fact, HostFacts};
+use crate::facts::{Fact, HostFacts, WindowsClass};
 use crate::sections::Section;
 use crate::text::{Line, ReadError};
 
@@ -165,4 +165,72 @@ fn interface_alias(section: &Section<'_>) -> Result<Option<String>, ReadError> {
     let name =
         name.ok_or_else(|| section.wrong(&section.head, "the quotes of the name are not closed"))?;
     Ok(Some(name.to_owned()))
+}
+
+/// Whether the settings of a record are of the whole host: those of one interface have its name.
+fn is_of_host(record: &Record<'_, '_>) -> bool {
+    record.get("ifalias").is_none() && record.get("interfacealias").is_none()
+}
+
+/// `Get-NetQosFlowControl`: the host's own settings, one priority in each record.
+pub(super) fn flow_control_of_host(
+    section: &Section<'_>,
+    record: &Record<'_, '_>,
+    host: &mut HostFacts,
+) -> Result<(), ReadError> {
+    let Some((line, value)) = record.get("enabled") else {
+        return Ok(());
+    };
+    let on = boolean(section, line, value)?;
+    let priority = record.get("priority").or(record.get("name"));
+    let Some((_, priority)) = priority.filter(|_| is_of_host(record)) else {
+        return Ok(());
+    };
+    let list = priorities(section, line, priority)?;
+    let own = &mut host.windows.get_or_insert_default().own_pfc;
+    let before = own.as_ref().map_or(0, |own| own.value);
+    if own.is_none() || on {
+        *own = Some(section.fact(line, before | if on { list } else { 0 }));
+    }
+    Ok(())
+}
+
+/// `Get-NetQosTrafficClass`: the host's own classes.
+pub(super) fn traffic_class(
+    section: &Section<'_>,
+    record: &Record<'_, '_>,
+    host: &mut HostFacts,
+) -> Result<(), ReadError> {
+    let list = record.get("priority").or(record.get("priorityfriendly"));
+    let Some((line, list)) = list.filter(|_| is_of_host(record)) else {
+        return Ok(());
+    };
+    let priorities = priorities(section, line, list)?;
+    let is_strict = record
+        .get("algorithm")
+        .is_some_and(|(_, word)| word.eq_ignore_ascii_case("strict") || word == "0");
+    let share = ["bandwidth(%)", "bandwidthpercentage", "bandwidth"];
+    let share = share.iter().find_map(|key| record.get(key));
+    let percent = match share.filter(|_| !is_strict) {
+        Some((line, value)) => Some(section.number(line, value.trim_end_matches('%'))?),
+        None => None,
+    };
+    let class = WindowsClass {
+        name: record.get("name").map_or("", |(_, name)| name).to_owned(),
+        percent,
+        priorities,
+    };
+    let fact = section.fact(line, class);
+    host.windows.get_or_insert_default().classes.push(fact);
+    Ok(())
+}
+
+/// `0-2,4-7`, `{0, 1, 2}` or `3`.
+fn priorities(section: &Section<'_>, line: &Line<'_>, text: &str) -> Result<u8, ReadError> {
+    let list: String = text
+        .chars()
+        .filter(|letter| !letter.is_whitespace() && !matches!(letter, '{' | '}'))
+        .collect();
+    let list = crate::text::list(section.file, line.number, &list, 7)?;
+    Ok(crate::text::mask(&list))
 }

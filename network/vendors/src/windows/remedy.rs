@@ -4,6 +4,12 @@ use super::powershell::quoted;
 use crate::facts::Adapter;
 use crate::host_remedy::HostRemedy;
 
+/// Gives a traffic class this priority.
+pub fn traffic_class(name: &str, priority: u8) -> String {
+    let name = quoted(name);
+    format!("Set-NetQosTrafficClass -Name {name} -Priority {priority}")
+}
+
 /// The cmdlets for a setting, where they are known.
 pub(crate) fn command(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
     let name = quoted(&adapter.device);

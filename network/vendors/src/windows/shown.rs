@@ -27,7 +27,8 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
         "get-netadapterqos" => dcb::adapter_qos,
         "get-netqosdcbxsetting" => dcb::dcbx,
         "get-netqospolicy" => policy,
-        "get-netqosflowcontrol" => flow_control,
+        "get-netqosflowcontrol" => dcb::flow_control_of_host,
+        "get-netqostrafficclass" => dcb::traffic_class,
         "get-netadapterrdma" => rdma,
         "get-netadapter" => link,
         "get-netipaddress" => address,
@@ -70,6 +71,8 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
 const FIELDS: &[(&str, &[&str])] = &[
     ("get-netadapterqos", &["enabled", "operationalflowcontrol"]),
     ("get-netqosdcbxsetting", &["willing"]),
+    ("get-netqosflowcontrol", &["enabled"]),
+    ("get-netqostrafficclass", &["priority", "priorityfriendly"]),
     ("get-netadapterrdma", &["enabled"]),
     ("get-smbclientnetworkinterface", &["rdmacapable"]),
     ("get-smbservernetworkinterface", &["rdmacapable"]),
@@ -356,18 +359,6 @@ fn in_numbers(value: &str) -> &str {
         "rx & tx enabled" | "roce" => "3",
         "rocev2" => "4",
         _ => value,
-    }
-}
-
-/// `Get-NetQosFlowControl` shows what the host wants, and not what is in operation.
-fn flow_control(
-    section: &Section<'_>,
-    record: &Record<'_, '_>,
-    _host: &mut HostFacts,
-) -> Result<(), ReadError> {
-    match record.get("enabled") {
-        Some((line, value)) => boolean(section, line, value).map(|_| ()),
-        None => Ok(()),
     }
 }
 
