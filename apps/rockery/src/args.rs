@@ -20,7 +20,8 @@ pub(crate) struct Doctor {
     #[arg(long, num_args = 1.., value_name = "SNAPSHOT")]
     pub(crate) before: Vec<PathBuf>,
     /// Running configuration of a switch, or outputs of its commands, or both; NAME is the switch in the
-    /// fabric file
+    /// fabric file. Of SONiC also the files of one switch: config_db.json, qos.json, buffers.json,
+    /// port_config.ini
     #[arg(long, num_args = 1.., value_name = "[NAME=]FILE")]
     pub(crate) switch: Vec<String>,
     /// Outputs of InfiniBand tools: ibnetdiscover, iblinkinfo, ibqueryerrors, perfquery, ibstat, or the

@@ -42,7 +42,7 @@ pub fn plan_switch(
     };
     let found = match name {
         Some(name) => name.to_owned(),
-        None => match own(stem(&switch.file)).or_else(only) {
+        None => match own(stem(switch.first_file())).or_else(only) {
             Some(found) => found.name.clone(),
             None => return Ok(false),
         },

@@ -30,6 +30,6 @@ pub use manual::{Entry, RULES};
 pub use marks::Marks;
 pub use neighbours::{EtsFacts, Neighbour, PfcFacts, hear, neighbours, page};
 pub use rules::{check, check_subnet};
-pub use snapshot::{Planned, SwitchFacts, read_switch};
+pub use snapshot::{Planned, SwitchFacts, read_switch, read_switch_files};
 pub use switch_plan::{SwitchPlan, spread, switch_intent, switch_plan};
 pub use two_paths::TwoPaths;

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use vendors::facts::PlannedLink;
 use vendors::switch_facts::Shown;
 use vendors::text::ReadError;
-use vendors::{Area, Configuration, Dialect, Imported, Intent, NotUnderstood, PathSpread};
+use vendors::{
+    Area, Configuration, Dialect, Imported, Intent, NotUnderstood, OwnNames, PathSpread, Remedy,
+};
 
 use crate::configuration_text::ConfigurationText;
 use crate::marks::Marks;
@@ -14,12 +16,16 @@ use crate::marks::Marks;
 /// A switch, as its configuration and its outputs describe it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SwitchFacts {
-    /// The name of the file.
+    /// The name of the file; of several files, their names.
     pub file: String,
+    /// The files, each with the number of lines before it in the text.
+    pub parts: Vec<(String, usize)>,
     /// The system of the switch.
     pub dialect: Dialect,
     /// The text of the file, for evidence.
     pub text: ConfigurationText,
+    /// The names that the configuration has for classes, policies and profiles.
+    pub names: OwnNames,
     /// Ports that are configured alike; none where no configuration was seen.
     pub groups: Vec<Intent>,
     /// Facts from the outputs of its commands.
@@ -82,6 +88,27 @@ impl SwitchFacts {
         let has_policies = matches!(self.dialect, Dialect::Eos | Dialect::NxOs | Dialect::Os10);
         let is_unmatched = has_policies && intent.class_of_dscp(dscp) == intent.default_class;
         intent.trust.pcp() && (!intent.trust.dscp() || is_unmatched)
+    }
+
+    /// The file of a line of the text, and the number of the line there.
+    pub(crate) fn place_in_file(&self, line: usize) -> (&str, usize) {
+        let mut parts = self.parts.iter().rev();
+        let own = parts.find(|(_, before)| *before < line);
+        own.map_or((&self.file, line), |(file, before)| (file, line - before))
+    }
+
+    /// The correction of a setting of some ports, in the names of the configuration where it has names.
+    pub(crate) fn remedy_of(&self, remedy: &Remedy<'_>, intent: &Intent) -> String {
+        let own = intent
+            .ports
+            .first()
+            .and_then(|port| self.names.remedy(remedy, &port.name));
+        own.unwrap_or_else(|| self.dialect.remedy(remedy))
+    }
+
+    /// The first file.
+    pub fn first_file(&self) -> &str {
+        self.parts.first().map_or(&self.file, |(file, _)| file)
     }
 
     /// The place of findings of ports that are configured alike.
@@ -217,6 +244,63 @@ fn imported(
     Imported::read(is_sonic, &[(file, configuration?.to_owned())]).ok()
 }
 
+/// Reads the facts of a SONiC switch from several files: its database, and the tables of its platform.
+///
+/// # Errors
+/// A text that is none, and files without ports.
+pub fn read_switch_files(files: &[(String, String)]) -> Result<SwitchFacts, ReadError> {
+    if let [(file, text)] = files {
+        return read_switch(file, text);
+    }
+    let (mut all, mut parts) = (String::new(), Vec::new());
+    for (file, text) in files {
+        parts.push((file.clone(), all.lines().count()));
+        all.push_str(text);
+        if !all.is_empty() && !all.ends_with('\n') {
+            all.push('\n');
+        }
+    }
+    let names: Vec<&str> = files.iter().map(|(file, _)| file.as_str()).collect();
+    let file = names.join(" + ");
+    let texts: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(file, text)| (file.as_str(), text.as_str()))
+        .collect();
+    let mut not_judged: Vec<NotUnderstood> = Vec::new();
+    let read = Configuration::of_sonic(&texts)?;
+    let mut left = read.outcomes.left();
+    let groups = without_down(read, &mut not_judged);
+    if groups.is_empty() && left.is_empty() && not_judged.is_empty() {
+        left.push(without_ports(&file));
+    }
+    let owned: Vec<(&str, String)> = texts
+        .iter()
+        .map(|(file, text)| (*file, (*text).to_owned()))
+        .collect();
+    let imported = Imported::read(true, &owned).ok();
+    if let Some(imported) = &imported {
+        not_judged.extend_from_slice(imported.not_simulated());
+    }
+    let ports = groups.iter().flat_map(|group| &group.ports);
+    let ports = ports.map(|port| port.name.as_str());
+    Ok(SwitchFacts {
+        file,
+        parts,
+        dialect: Dialect::Sonic,
+        names: OwnNames::default(),
+        text: ConfigurationText::new(all, ports),
+        pools: imported.as_ref().and_then(Imported::pools),
+        groups,
+        shown: Shown::default(),
+        planned: None,
+        marks: Marks::default(),
+        left,
+        not_judged,
+        imported,
+        version: None,
+    })
+}
+
 /// Reads the facts of a switch: its configuration, or outputs of its commands, or both.
 ///
 /// # Errors
@@ -281,7 +365,9 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
     let ports = ports.map(|port| port.name.as_str());
     Ok(SwitchFacts {
         file: file.to_owned(),
+        parts: Vec::new(),
         dialect,
+        names: OwnNames::of(dialect, configuration.as_deref().unwrap_or_default()),
         text: ConfigurationText::new(text.to_owned(), ports),
         groups,
         shown,

@@ -1,5 +1,7 @@
 //! Configurations of the industry's usual form: commands, and below them commands that are indented.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::outcome::Outcomes;
 use crate::text::{Line, PORTS_OF_TEXT_MAX, ReadError, lines, number};
 
@@ -173,6 +175,62 @@ pub(crate) fn blocks<'a>(
     }
     close(&mut stack, &mut top, 0);
     Ok((top, outcomes))
+}
+
+/// Commands of a channel that its members get at most.
+const CHANNEL_MAX: usize = 256;
+
+/// The name of a channel as the number of a group: `Port-Channel10` and `port-channel10` are group 10.
+fn channel(name: &str) -> Option<u32> {
+    let small = name.to_ascii_lowercase();
+    small.strip_prefix("port-channel")?.trim().parse().ok()
+}
+
+/// Gives the members of channels the commands of their channel, before their own ones: what is set for a
+/// channel holds for its members. A channel whose members are there is no port by itself.
+pub(crate) fn with_channels<'a>(
+    mut blocks: Vec<Block<'a>>,
+    outcomes: &mut Outcomes,
+) -> Vec<Block<'a>> {
+    let group = |block: &Block<'_>| {
+        block.after("interface")?;
+        let mut groups = block
+            .below
+            .iter()
+            .filter_map(|line| line.after("channel-group"));
+        groups
+            .next()?
+            .split_whitespace()
+            .next()?
+            .parse::<u32>()
+            .ok()
+    };
+    let used: BTreeSet<u32> = blocks.iter().filter_map(group).collect();
+    let mut channels: BTreeMap<u32, Vec<Block<'a>>> = BTreeMap::new();
+    blocks.retain(|block| {
+        let names = block.after("interface").map(interfaces).unwrap_or_default();
+        let numbers: Vec<u32> = names.iter().filter_map(|name| channel(name)).collect();
+        let is_own = !numbers.is_empty()
+            && block.below.len() <= CHANNEL_MAX
+            && numbers.iter().all(|number| used.contains(number));
+        if is_own {
+            outcomes.applied(block.line.number);
+            for number in numbers {
+                channels
+                    .entry(number)
+                    .or_default()
+                    .extend(block.below.iter().cloned());
+            }
+        }
+        !is_own
+    });
+    for block in &mut blocks {
+        if let Some(commands) = group(block).and_then(|number| channels.get(&number)) {
+            let own = core::mem::replace(&mut block.below, commands.clone());
+            block.below.extend(own);
+        }
+    }
+    blocks
 }
 
 /// Takes finished blocks from the stack: those that are indented as far as the next line, or farther.

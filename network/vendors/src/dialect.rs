@@ -412,12 +412,7 @@ impl Dialect {
             Self::FreeBsd => freebsd::read::read(file, text),
             Self::Esxi => esxi::read::read(file, text),
         };
-        // A text that ends too early is wrong in its last line, wherever a parser counts its end.
-        let last = text.lines().count().max(1);
-        let (by_port, outcomes) = by_port.map_err(|error| ReadError {
-            line: error.line.clamp(1, last),
-            ..error
-        })?;
+        let (by_port, outcomes) = by_port.map_err(|error| within(error, text))?;
         check_ports(file, by_port.len())?;
         Ok(Configuration::new(by_port, outcomes))
     }
@@ -542,6 +537,21 @@ pub struct Configuration {
 }
 
 impl Configuration {
+    /// Reads the files of one SONiC switch: `config_db.json`, `qos.json`, `buffers.json`, and the tables of
+    /// its platform.
+    ///
+    /// # Errors
+    /// A text that is none, and what changes the meaning of the whole.
+    pub fn of_sonic(files: &[(&str, &str)]) -> Result<Self, ReadError> {
+        let read = sonic::read::read_files(files).map_err(|error| {
+            let own = files.iter().find(|(file, _)| *file == error.file);
+            within(error, own.map_or("", |(_, text)| text))
+        });
+        let (by_port, outcomes) = read?;
+        check_ports(files.first().map_or("", |(file, _)| file), by_port.len())?;
+        Ok(Self::new(by_port, outcomes))
+    }
+
     /// Puts ports together that are configured alike. The areas of lines that were not understood are
     /// unknown, at the ports that the lines concern.
     pub(crate) fn new(mut by_port: Vec<Intent>, outcomes: Outcomes) -> Self {
@@ -556,6 +566,15 @@ impl Configuration {
     pub fn largest(&self) -> Option<&Intent> {
         let groups = self.groups.iter().rev();
         groups.max_by_key(|intent| intent.ports.len())
+    }
+}
+
+/// A text that ends too early is wrong in its last line, wherever a parser counts its end.
+fn within(error: ReadError, text: &str) -> ReadError {
+    let last = text.lines().count().max(1);
+    ReadError {
+        line: error.line.clamp(1, last),
+        ..error
     }
 }
 

@@ -22,7 +22,9 @@ pub struct Evidence {
 
 impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.file, self.line, self.text)
+        // A terminal gets escapes in place of control characters.
+        let text = self.text.replace('\t', " ");
+        write!(f, "{}:{}: {text}", self.file, self.line)
     }
 }
 

@@ -37,7 +37,7 @@ const IRRELEVANT: &[&str] = &[
 fn rank(section: &Section<'_>) -> u8 {
     match section.program().to_ascii_lowercase().as_str() {
         "sysfs" | "get-netadapterrdma" => 0,
-        "show_gids" | "get-netadapterqos" => 1,
+        "show_gids" | "rdma" | "ibdev2netdev" | "get-netadapterqos" => 1,
         _ => 2,
     }
 }

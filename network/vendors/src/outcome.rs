@@ -169,7 +169,8 @@ struct Entry {
 /// The outcomes of the lines of one input.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcomes {
-    file: String,
+    /// The files, each with the number of lines before it: lines of several files have numbers in turn.
+    files: Vec<(String, usize)>,
     lines: BTreeMap<usize, Entry>,
     /// The ports that lines concern which are read now.
     ports: Vec<String>,
@@ -193,13 +194,30 @@ impl Outcomes {
             (line.number, entry)
         };
         Self {
-            file: file.to_owned(),
+            files: vec![(file.to_owned(), 0)],
             lines: lines.iter().map(entry).collect(),
             ports: Vec::new(),
             retries: 0,
             down: BTreeSet::new(),
             not_judged: Vec::new(),
         }
+    }
+
+    /// The outcomes of the lines of several files, which are numbered in turn.
+    pub(crate) fn of_files(files: Vec<(String, usize)>) -> Self {
+        Self {
+            files,
+            ..Self::default()
+        }
+    }
+
+    /// The file of a line, and its number there.
+    fn place_of(&self, line: usize) -> (String, usize) {
+        let before = |(_, before): &&(String, usize)| *before < line.max(1);
+        let own = self.files.iter().rev().find(before);
+        own.map_or((String::new(), line), |(file, before)| {
+            (file.clone(), line - before)
+        })
     }
 
     /// Whether an output may be read once more without a line: so many times in all.
@@ -252,8 +270,9 @@ impl Outcomes {
 
     /// The line is understood, and no rule judges what it sets.
     pub(crate) fn not_judged(&mut self, line: usize, why: String) {
+        let (file, line) = self.place_of(line);
         self.not_judged.push(NotUnderstood {
-            file: self.file.clone(),
+            file,
             line,
             why,
             ports: self.ports.clone(),
@@ -322,8 +341,9 @@ impl Outcomes {
             };
             let entry = self.lines.get(&line);
             let text = entry.map_or("", |entry| entry.text.as_str());
+            let (file, line) = self.place_of(line);
             let one = |(why, ports): (String, Vec<String>)| NotUnderstood {
-                file: self.file.clone(),
+                file: file.clone(),
                 line,
                 areas: Area::of(&format!("{text} {why}")),
                 ports,

@@ -6,7 +6,7 @@ use ::sim::input;
 use ::sim::report::counted;
 use doctor::{
     Finding, Judged, Marks, SwitchFacts, attach_host, judged_host, judged_switch, plan_switch,
-    read_switch,
+    read_switch_files,
 };
 use fabric_file::Network;
 use vendors::facts::HostFacts;
@@ -14,6 +14,7 @@ use vendors::infiniband::SubnetFacts;
 use vendors::switch_facts::ShownPort;
 use vendors::{NotUnderstood, read_host};
 
+use super::switch_files::{SwitchFiles, by_switch};
 use crate::Error;
 
 /// The name that the snapshot of this host has in place of a file's.
@@ -97,21 +98,27 @@ impl Examined {
         }
     }
 
-    pub(super) fn switch(&mut self, text: &str, network: Option<&Network>) -> Result<(), Error> {
-        let (name, path) = named(text);
-        let Some(text) = self.text_of(path) else {
-            return Ok(());
-        };
-        match read_switch(&path.display().to_string(), &text) {
-            Ok(mut switch) => {
-                if let Some(network) = network
-                    && !plan_switch(network, &mut switch, name)?
-                {
-                    self.unplanned.push(switch.file.clone());
+    pub(super) fn switches(
+        &mut self,
+        texts: &[String],
+        network: Option<&Network>,
+    ) -> Result<(), Error> {
+        let mut files = Vec::new();
+        for (name, path) in texts.iter().map(|text| named(text)) {
+            files.extend(self.text_of(path).map(|text| (name, path, text)));
+        }
+        for SwitchFiles { name, files, .. } in by_switch(files) {
+            match read_switch_files(&files) {
+                Ok(mut switch) => {
+                    if let Some(network) = network
+                        && !plan_switch(network, &mut switch, name)?
+                    {
+                        self.unplanned.push(switch.file.clone());
+                    }
+                    self.switches.push(switch);
                 }
-                self.switches.push(switch);
+                Err(error) => self.unread.push(error.to_string()),
             }
-            Err(error) => self.unread.push(error.to_string()),
         }
         Ok(())
     }
@@ -161,7 +168,7 @@ impl Examined {
         });
         let switches = self.switches.iter().map(|switch| Device {
             name: switch.file.clone(),
-            file: switch.file.clone(),
+            file: switch.first_file().to_owned(),
             judged: judged_switch(switch, &self.hosts, self.marks),
             unknown: unknown_of_switch(switch),
             left: &switch.left,

@@ -7,6 +7,7 @@ mod junit;
 mod lldp;
 mod page;
 mod sarif;
+mod switch_files;
 mod without_adapters;
 
 use std::time::Duration;
@@ -60,9 +61,7 @@ fn examine(what: &Doctor) -> Result<(), Error> {
     what.host
         .iter()
         .for_each(|text| facts.host(text, network.as_ref()));
-    for text in &what.switch {
-        facts.switch(text, network.as_ref())?;
-    }
+    facts.switches(&what.switch, network.as_ref())?;
     what.infiniband.iter().for_each(|path| facts.subnet(path));
     let this_host = what.host.is_empty() && what.switch.is_empty() && what.infiniband.is_empty();
     if this_host {

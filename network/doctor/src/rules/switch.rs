@@ -265,7 +265,7 @@ impl One<'_> {
             trusted,
         };
         self.advice()
-            .unwrap_or_else(|| self.switch.dialect.remedy(&remedy))
+            .unwrap_or_else(|| self.switch.remedy_of(&remedy, self.intent))
     }
 
     /// The setting that makes the class lossy, where the reader of the system's configurations knows it.
@@ -291,11 +291,12 @@ impl One<'_> {
     pub(super) fn fix_pfc(&self, class: u8) -> String {
         let remedy = Remedy::Pfc { class };
         self.advice()
-            .unwrap_or_else(|| self.switch.dialect.remedy(&remedy))
+            .unwrap_or_else(|| self.switch.remedy_of(&remedy, self.intent))
     }
 
     pub(super) fn fix_ecn(&self, class: u8) -> String {
-        self.switch.dialect.remedy(&Remedy::MarkEcn { class })
+        let remedy = Remedy::MarkEcn { class };
+        self.switch.remedy_of(&remedy, self.intent)
     }
 
     /// Lossless classes of data that do not mark.
@@ -355,7 +356,7 @@ impl One<'_> {
             class: free,
             trusted: self.intent.trust,
         };
-        let fix = self.switch.dialect.remedy(&remedy);
+        let fix = self.switch.remedy_of(&remedy, self.intent);
         found.push(self.say("switch-cnp-class", what, seen, consequence, fix));
     }
 
@@ -400,7 +401,7 @@ impl One<'_> {
             let what =
                 format!("pauses are sent for priority {list}, and received ones are not obeyed");
             let remedy = Remedy::ObeyPauses { classes: &list };
-            let fix = self.switch.dialect.remedy(&remedy);
+            let fix = self.switch.remedy_of(&remedy, self.intent);
             let seen = self.evidence(&["rx=", "rx ", "egress-rate", "pfc"]);
             found.push(self.say("switch-pfc-receive", what, seen, self.not_obeyed(), fix));
         }
@@ -433,9 +434,10 @@ pub(super) fn evidence_of_all(switch: &SwitchFacts, needles: &[&str]) -> Evidenc
 }
 
 fn quote(switch: &SwitchFacts, line: Line<'_>) -> Evidence {
+    let (file, number) = switch.place_in_file(line.number);
     Evidence {
-        file: switch.file.clone(),
-        line: line.number,
+        file: file.to_owned(),
+        line: number,
         text: line.text.trim().chars().take(100).collect(),
     }
 }

@@ -1,5 +1,6 @@
 //! Configurations and facts, through the public interface.
 
+mod channels_and_logs;
 mod counters;
 mod esxi;
 mod firmware;
@@ -16,6 +17,8 @@ mod lab;
 mod limits;
 mod manual;
 mod nvue;
+mod own_names;
+mod parts_of_switches;
 mod plans;
 mod quoted;
 mod round_trips;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::classify::{Policies, read_map};
 use super::watchdog::WatchdogSettings;
 use super::write::{COS, dscp_default};
-use crate::blocks::{Block, blocks, fit, interfaces};
+use crate::blocks::{Block, blocks, fit, interfaces, with_channels};
 use crate::highest_rate::{self, HighestRate};
 use crate::intent::{Ecn, Intent, Pause, Queue, Schedule, Trust};
 use crate::interface::read_settings;
@@ -58,6 +58,7 @@ struct Switch<'a> {
 
 pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
     let (blocks, mut outcomes) = blocks(file, text)?;
+    let blocks = with_channels(blocks, &mut outcomes);
     let mut switch = Switch {
         dscp: dscp_default(),
         cos: COS,

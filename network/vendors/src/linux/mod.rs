@@ -7,6 +7,7 @@ mod adapter;
 pub(crate) mod counters;
 mod dcb;
 mod firewall;
+mod logs;
 mod pci;
 pub(crate) mod read;
 pub(crate) mod remedy;

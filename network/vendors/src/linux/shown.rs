@@ -3,7 +3,7 @@
 use super::adapter::interface;
 use super::counters;
 use super::firewall::firewall;
-use super::pci;
+use super::{logs, pci};
 use crate::facts::{Adapter, Fact, GidEntry, HostFacts, PcieLink, SmbMount};
 use crate::sections::Section;
 use crate::text::{Line, ReadError};
@@ -26,11 +26,17 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
             host.iommu_groups = Some(section.fact(&section.head, groups as u32));
         }
         "rdma" if section.command.contains(" statistic") => counters::rdma(section, host)?,
-        "rdma" if section.command.starts_with("rdma link") => rdma_links(section, host),
+        "rdma" if section.command.starts_with("rdma link") => logs::rdma_links(section, host),
+        "ibdev2netdev" => logs::interfaces(section, host)?,
+        "cma_roce_tos" => return logs::tos(section, host),
         "env" => environment(section, host)?,
         "grep" => return grep(section, host),
         "cat" if section.command.ends_with("/proc/mounts") => mounts(section, host),
         "cat" if section.command.ends_with("/proc/cmdline") => cmdline(section, host),
+        "cat" => match logs::file_of(section) {
+            Some((path, line)) => sysfs_value(section, line, path, line.text, host)?,
+            None => return Ok(false),
+        },
         _ => return Ok(false),
     }
     Ok(true)
@@ -82,50 +88,62 @@ fn sysfs(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
     }
     ordered.sort_by_key(|(_, path, _)| order_of_path(path));
     for (line, path, value) in ordered {
-        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-        match parts.as_slice() {
-            ["sys", "class", "infiniband", name, rest @ ..] => {
-                let name = match rest {
-                    ["ports" | "tc", port, ..] => HostFacts::port_name(name, port),
-                    _ => (*name).to_owned(),
-                };
-                of_device(section, line, host.device(&name), rest, value)?;
-                host.index_names(&name);
-            }
-            ["sys", "class", "net", name, rest @ ..] => {
-                let Some(adapter) = host.adapter_of(name) else {
-                    continue;
-                };
-                of_interface(section, line, adapter, rest, value)?;
-            }
-            [
-                "sys",
-                "kernel",
-                "config",
-                "rdma_cm",
-                name,
-                "ports",
-                port,
-                file,
-            ] => {
-                let adapter = host.device(&HostFacts::port_name(name, port));
-                match *file {
-                    "default_roce_tos" => {
-                        adapter.tos = Some(section.fact(line, section.number(line, value)?))
-                    }
-                    "default_roce_mode" => {
-                        adapter.roce_v2 = Some(section.fact(line, value.contains("v2")));
-                    }
-                    _ => {}
-                }
-            }
-            ["sys", "bus", "pci", "devices", address, rest @ ..] => {
-                if let Some(adapter) = host.adapter_at(address) {
-                    of_pci(section, line, adapter, rest, value)?;
-                }
-            }
-            _ => {}
+        sysfs_value(section, line, path, value, host)?;
+    }
+    Ok(())
+}
+
+/// The value of one file in /sys or configfs.
+fn sysfs_value(
+    section: &Section<'_>,
+    line: &Line<'_>,
+    path: &str,
+    value: &str,
+    host: &mut HostFacts,
+) -> Result<(), ReadError> {
+    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    match parts.as_slice() {
+        ["sys", "class", "infiniband", name, rest @ ..] => {
+            let name = match rest {
+                ["ports" | "tc", port, ..] => HostFacts::port_name(name, port),
+                _ => (*name).to_owned(),
+            };
+            of_device(section, line, host.device(&name), rest, value)?;
+            host.index_names(&name);
         }
+        ["sys", "class", "net", name, rest @ ..] => {
+            let Some(adapter) = host.adapter_of(name) else {
+                return Ok(());
+            };
+            of_interface(section, line, adapter, rest, value)?;
+        }
+        [
+            "sys",
+            "kernel",
+            "config",
+            "rdma_cm",
+            name,
+            "ports",
+            port,
+            file,
+        ] => {
+            let adapter = host.device(&HostFacts::port_name(name, port));
+            match *file {
+                "default_roce_tos" => {
+                    adapter.tos = Some(section.fact(line, section.number(line, value)?))
+                }
+                "default_roce_mode" => {
+                    adapter.roce_v2 = Some(section.fact(line, value.contains("v2")));
+                }
+                _ => {}
+            }
+        }
+        ["sys", "bus", "pci", "devices", address, rest @ ..] => {
+            if let Some(adapter) = host.adapter_at(address) {
+                of_pci(section, line, adapter, rest, value)?;
+            }
+        }
+        _ => {}
     }
     Ok(())
 }
@@ -531,7 +549,15 @@ fn ethtool(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, ReadErro
     let (name, pause) = match words.as_slice() {
         ["ethtool", "-a" | "--show-pause", name] => (name, true),
         ["ethtool", name] => (name, false),
-        ["ethtool", "-S" | "--statistics", name] => {
+        ["ethtool", "-S" | "--statistics", name]
+        | [
+            "ethtool",
+            "-S" | "--statistics",
+            name,
+            "|",
+            "grep" | "egrep",
+            ..,
+        ] => {
             return counters::ethtool(section, name, host).map(|()| true);
         }
         _ => return Ok(false),
@@ -616,14 +642,17 @@ fn dmesg(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// Whether a command shows addresses: `ip -o addr`, `ip a`, `ip address show`.
+/// Whether a command shows interfaces or their addresses: `ip -o addr`, `ip a`, `ip link show`.
 fn is_addresses(command: &str) -> bool {
     let mut words = command.split_whitespace().skip(1);
     let object = words.find(|word| !word.starts_with('-'));
-    let is_brief = command
-        .split_whitespace()
-        .any(|word| word.starts_with("-b"));
-    object.is_some_and(|word| word.starts_with('a') && "address".starts_with(word)) && !is_brief
+    let mut words = command.split_whitespace();
+    let is_other = words.any(|word| word.starts_with("-b") || word.starts_with("-j"));
+    let shows = |word: &str| {
+        (word.starts_with('a') && "address".starts_with(word))
+            || (word.starts_with('l') && "link".starts_with(word))
+    };
+    object.is_some_and(shows) && !is_other
 }
 
 /// `ip -o addr`: `2: eth0    inet 192.168.1.1/24 brd …`; without `-o` the addresses are below a line with
@@ -686,21 +715,6 @@ pub(crate) fn finish(host: &mut HostFacts) {
 }
 
 /// `link rxe0/1 state ACTIVE … netdev eth0`.
-fn rdma_links(section: &Section<'_>, host: &mut HostFacts) {
-    for line in &section.lines {
-        let words = line.words();
-        let ["link", name, ..] = words.as_slice() else {
-            continue;
-        };
-        let netdev = words.iter().skip_while(|word| **word != "netdev").nth(1);
-        let Some(netdev) = netdev else { continue };
-        if name.starts_with("rxe") || name.starts_with("siw") {
-            host.software_devices
-                .push(section.fact(line, (*netdev).to_owned()));
-        }
-    }
-}
-
 fn environment(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
     for line in &section.lines {
         // `export -p` and files of a shell have quotes.

@@ -9,11 +9,11 @@ use crate::highest_rate::{HighestRate, KILOBIT};
 use crate::intent::{Ecn, Intent, Pause, Port, Queue, Schedule, Trust};
 use crate::outcome::Outcomes;
 use crate::path_spread::PathSpread;
-use crate::text::{ReadError, lines, list, mask, number, shortened};
+use crate::text::{Line, ReadError, lines, list, mask, number, shortened};
 use crate::watchdog::PauseWatchdog;
 
 /// The profile of every port that has no other.
-const PROFILE: &str = "default-global";
+pub(crate) const PROFILE: &str = "default-global";
 
 /// Areas of `nv set qos` whose settings are in profiles.
 const AREAS: [&str; 7] = [
@@ -286,6 +286,8 @@ struct Text<'a> {
     /// Settings of profiles, by area and name.
     profiles: BTreeMap<(&'static str, String), Vec<Setting<'a>>>,
     links: BTreeMap<String, Link>,
+    /// Ports that are named, if only with settings that are not of QoS.
+    named: BTreeSet<String>,
     /// Settings that name a profile, with its area and name.
     uses: Vec<(Setting<'a>, &'static str, String)>,
     /// Milliseconds between two looks of the PFC watchdog, and how many of them make a storm.
@@ -329,6 +331,11 @@ impl<'a> Text<'a> {
             ["interface", _, rest @ ..] => {
                 let ports = setting.interfaces();
                 outcomes.within(ports.clone());
+                if rest == ["link", "state", "down"] {
+                    outcomes.down(line);
+                }
+                let is_port = |name: &&String| name.starts_with("swp");
+                self.named.extend(ports.iter().filter(is_port).cloned());
                 match self.interface(file, &setting, &ports, rest) {
                     Ok(true) => outcomes.applied(line),
                     Ok(false) => outcomes.irrelevant(line),
@@ -387,6 +394,17 @@ impl<'a> Text<'a> {
             link.profiles.extend(profile.clone());
         }
         Ok(true)
+    }
+
+    /// Takes the ports that have the settings of all ports, and none of their own.
+    fn take_named(&mut self) {
+        let mut profiles = self.profiles.keys();
+        if self.roce.is_empty() && !profiles.any(|(_, name)| name == PROFILE) {
+            return;
+        }
+        for name in core::mem::take(&mut self.named) {
+            self.links.entry(name).or_default();
+        }
     }
 
     /// Whether RoCE is off: the last word about it decides, whatever its mode is.
@@ -478,17 +496,34 @@ fn able(file: &str, line: &Setting<'_>, word: &str) -> Result<bool, ReadError> {
     }
 }
 
+/// Reads the settings of a text.
+fn settings<'a>(file: &str, lines: &[Line<'a>], outcomes: &mut Outcomes) -> Text<'a> {
+    let mut found = Text::default();
+    let settings = match yaml::is_yaml(lines) {
+        true => yaml::settings(file, lines, outcomes),
+        false => commands::settings(file, lines, outcomes),
+    };
+    for setting in settings {
+        found.take(file, setting, outcomes);
+    }
+    found
+}
+
+/// The profiles of each port, by area.
+pub(crate) fn profiles(text: &str) -> BTreeMap<String, BTreeMap<&'static str, String>> {
+    let Ok(lines) = lines("", text, &['#']) else {
+        return BTreeMap::new();
+    };
+    let found = settings("", &lines, &mut Outcomes::of("", &lines));
+    let links = found.links.into_iter();
+    links.map(|(port, link)| (port, link.profiles)).collect()
+}
+
 pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
     let lines = lines(file, text, &['#'])?;
     let mut outcomes = Outcomes::of(file, &lines);
-    let mut found = Text::default();
-    let settings = match yaml::is_yaml(&lines) {
-        true => yaml::settings(file, &lines, &mut outcomes),
-        false => commands::settings(file, &lines, &mut outcomes),
-    };
-    for setting in settings {
-        found.take(file, setting, &mut outcomes);
-    }
+    let mut found = settings(file, &lines, &mut outcomes);
+    found.take_named();
     if found.links.is_empty() && !lines.is_empty() {
         found.links.insert(PROFILE.to_owned(), Link::default());
     }

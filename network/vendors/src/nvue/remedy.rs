@@ -28,6 +28,7 @@ pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
         Remedy::MarkEcn { class } => {
             format!("nv set qos congestion-control default-global traffic-class {class} ecn enable")
         }
+        Remedy::ObeyPauses { .. } => "nv set qos pfc default-global rx enable".to_owned(),
         Remedy::SpreadByFlow => {
             "nv set router adaptive-routing enable off; nv config apply   (switchd is reloaded)"
                 .to_owned()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::dlb::LoadBalancing;
 use super::policies::Policies;
-use crate::blocks::{Block, blocks, fit, interfaces};
+use crate::blocks::{Block, blocks, fit, interfaces, with_channels};
 use crate::intent::{Intent, Pause, Queue, Trust};
 use crate::interface::read_settings;
 use crate::irrelevant::pass;
@@ -14,6 +14,7 @@ use crate::text::{ReadError, number};
 
 pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
     let (blocks, mut outcomes) = blocks(file, text)?;
+    let blocks = with_channels(blocks, &mut outcomes);
     let mut policies = Policies::default();
     let mut balancing = LoadBalancing::default();
     for block in blocks

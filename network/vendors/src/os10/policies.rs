@@ -28,6 +28,8 @@ pub(super) struct Policies<'a> {
     /// Trust maps of `system qos`: DSCP, then 802.1p.
     pub(super) system: (Option<&'a str>, Option<&'a str>),
     pub(super) system_input: Option<&'a str>,
+    pub(super) system_network: Option<&'a str>,
+    pub(super) system_queuing: Option<&'a str>,
 }
 
 impl<'a> Policies<'a> {
@@ -106,6 +108,21 @@ impl<'a> Policies<'a> {
             ["trust-map", "dot1p", name] => self.system.1 = Some(name),
             ["service-policy", "input", "type", "qos", name] => self.system_input = Some(name),
             ["ets", "mode", "on" | "off"] | ["qos-map", "traffic-class", _] => {}
+            ["service-policy", "input", "type", "network-qos", name] => {
+                self.system_network = Some(name);
+            }
+            ["service-policy", "output", "type", "queuing", name] => {
+                self.system_queuing = Some(name);
+            }
+            // Sizes of the memory that lossless classes share, which the device sets without them.
+            [
+                "pfc-max-buffer-size"
+                | "pfc-shared-buffer-size"
+                | "pfc-shared-headroom-buffer-size",
+                kbytes,
+            ] => {
+                number(file, line.line.number, kbytes, 0..=4_000_000)?;
+            }
             ["pfc-watchdog" | "buffer-statistics-tracking", ..] => {}
             _ => return Err(line.wrong(file, "this line of system qos is not known")),
         }

@@ -1,7 +1,7 @@
 //! Texts of OS10, read as intents.
 
 use super::policies::Policies;
-use crate::blocks::{Block, blocks, fit, interfaces};
+use crate::blocks::{Block, blocks, fit, interfaces, with_channels};
 use crate::intent::{Intent, Queue, Trust};
 use crate::interface::read_settings;
 use crate::irrelevant::pass;
@@ -10,6 +10,7 @@ use crate::text::{ReadError, number};
 
 pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
     let (blocks, mut outcomes) = blocks(file, text)?;
+    let blocks = with_channels(blocks, &mut outcomes);
     let mut policies = Policies::default();
     // The first pass reads the definitions that policies refer to, wherever they are in the text.
     for pass in 0..2 {
@@ -103,8 +104,8 @@ fn interface<'a>(
     let mut own = Interface {
         trust: policies.system,
         input: policies.system_input,
-        network: None,
-        queuing: None,
+        network: policies.system_network,
+        queuing: policies.system_queuing,
         pfc_on: false,
         global_pause: false,
         mtu: 1500,
@@ -139,7 +140,14 @@ fn intent(
         ..Intent::default()
     };
     let mut missing = |intent: &mut Intent, kind: &str, name: &str, areas: &[Area]| {
-        let what = format!("there is no {kind} \"{name}\"");
+        let what = match (kind, name) {
+            ("trust map", "default") => {
+                "the trust map \"default\" is the device's own, and is not in its \
+                                         configuration: `show qos maps` prints it"
+                    .to_owned()
+            }
+            _ => format!("there is no {kind} \"{name}\""),
+        };
         outcomes.not_understood(&block.wrong(file, &what));
         areas
             .iter()

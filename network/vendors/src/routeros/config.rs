@@ -72,6 +72,8 @@ pub struct EthernetLink {
     pub default_name: String,
     /// The property `l2mtu` in bytes.
     pub l2mtu: Option<u32>,
+    /// The property `mtu` in bytes, which `l2mtu` is never below.
+    pub mtu: Option<u32>,
     /// Whether pauses of the whole link (802.3x) are sent or obeyed.
     pub pause: bool,
     /// The line that has disabled the interface.

@@ -24,7 +24,6 @@ const IRRELEVANT: &[&str] = &[
     "loop-protect-send-interval",
     "mac-address",
     "mdix-enable",
-    "mtu",
     "numbers",
     "passthrough-interface",
     "poe-out",
@@ -139,6 +138,11 @@ impl RouterOsConfig {
             match property.as_str() {
                 "l2mtu" => match value.parse::<u32>() {
                     Ok(bytes) => link.l2mtu = Some(bytes),
+                    Err(_) => result = Err(super::properties::not_a(value, "a number of bytes")),
+                },
+                "mtu" if value == "auto" => {}
+                "mtu" => match value.parse::<u32>() {
+                    Ok(bytes) => link.mtu = Some(bytes),
                     Err(_) => result = Err(super::properties::not_a(value, "a number of bytes")),
                 },
                 "rx-flow-control" | "tx-flow-control" => match value.as_str() {

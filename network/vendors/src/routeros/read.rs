@@ -114,7 +114,10 @@ fn of_port(config: &RouterOsConfig, name: &str, port: &RouterOsPort) -> Intent {
         pause: Pause::default(),
         watchdog: None,
         dcbx: config.dcbx,
-        mtu: links().filter_map(|link| link.l2mtu).max().unwrap_or(1500),
+        mtu: links()
+            .filter_map(|link| link.l2mtu.max(link.mtu))
+            .max()
+            .unwrap_or(1500),
         ports: Vec::new(),
         host: None,
         global_pause: links().any(|link| link.pause),

@@ -485,7 +485,8 @@ impl RouterOsConfig {
                     .properties
                     .iter()
                     .any(|(name, value)| name == "disabled" && value == "yes");
-            whys.extend(is_off.then(|| "the port is taken as if it were enabled".to_owned()));
+            let what = "a port that is disabled is simulated as if it were not";
+            whys.extend(is_off.then(|| what.to_owned()));
             let is_auto = command.properties.iter().any(|(name, value)| {
                 matches!(name.as_str(), "rx-flow-control" | "tx-flow-control") && value == "auto"
             });

@@ -96,7 +96,7 @@ pub(super) fn ignored(root: &Map<String, Value>) -> Vec<Ignored> {
             None => continue,
             Some(Value::Object(entries)) => entries,
             Some(_) => {
-                found.push(no_object(&[table]));
+                found.push(no_object(root, &[table]));
                 continue;
             }
         };
@@ -104,9 +104,9 @@ pub(super) fn ignored(root: &Map<String, Value>) -> Vec<Ignored> {
             found.extend(unknown_ports(root, table, key, entry));
             match entry {
                 Value::Object(entry) => {
-                    found.extend(odd_fields(table, key, fields, entry));
+                    found.extend(odd_fields(root, table, key, fields, entry));
                 }
-                _ => found.push(no_object(&[table, key])),
+                _ => found.push(no_object(root, &[table, key])),
             }
         }
     }
@@ -115,15 +115,37 @@ pub(super) fn ignored(root: &Map<String, Value>) -> Vec<Ignored> {
     found
 }
 
+/// The ports and the range of a key of queues. In a chassis the names of the card and of its chip come first
+/// (`card|Asic0|Ethernet0|3`), and ports of other cards are none of this switch.
+pub(super) fn ports_and_range<'k>(
+    root: &Map<String, Value>,
+    key: &'k str,
+) -> Option<(&'k str, &'k str)> {
+    let parts: Vec<&str> = key.split('|').collect();
+    let [card, _, ports, range] = *parts.as_slice() else {
+        return key.split_once('|');
+    };
+    let own = root.get("DEVICE_METADATA")?.get("localhost")?;
+    let own = own.get("hostname").and_then(Value::as_str)?;
+    own.eq_ignore_ascii_case(card).then_some((ports, range))
+}
+
 /// Ports of a key, without those of the whole switch. Only these tables have ports in their keys.
-fn ports_of<'a>(table: &str, key: &'a str) -> impl Iterator<Item = &'a str> {
+fn ports_of<'a>(
+    root: &Map<String, Value>,
+    table: &str,
+    key: &'a str,
+) -> impl Iterator<Item = &'a str> {
     let has_queues = matches!(table, "QUEUE" | "BUFFER_PG" | "BUFFER_QUEUE");
     let has_ports = has_queues || matches!(table, "PORT_QOS_MAP" | "PFC_WD");
     let ports = match has_queues {
-        true => key.split_once('|').map_or(key, |(ports, _)| ports),
+        true if !key.contains('|') => key,
+        true => ports_and_range(root, key).map_or("", |(ports, _)| ports),
         false => key,
     };
-    let ports = ports.split(',').filter(move |_| has_ports);
+    let ports = ports
+        .split(',')
+        .filter(move |port| has_ports && !port.is_empty());
     ports.filter(|port| !NO_PORTS.contains(port))
 }
 
@@ -135,7 +157,7 @@ fn unknown_ports(root: &Map<String, Value>, table: &str, key: &str, entry: &Valu
     let fields = entry.as_object().into_iter().flat_map(Map::keys);
     let fields: Vec<&str> = fields.map(String::as_str).collect();
     let unknown =
-        ports_of(table, key).filter(|port| !known.is_empty() && !known.contains_key(*port));
+        ports_of(root, table, key).filter(|port| !known.is_empty() && !known.contains_key(*port));
     unknown
         .map(|port| {
             let mut names = known.keys();
@@ -153,7 +175,13 @@ fn unknown_ports(root: &Map<String, Value>, table: &str, key: &str, entry: &Valu
 }
 
 /// Fields that the table does not have, and values that are no text.
-fn odd_fields(table: &str, key: &str, fields: &[&str], entry: &Map<String, Value>) -> Vec<Ignored> {
+fn odd_fields(
+    root: &Map<String, Value>,
+    table: &str,
+    key: &str,
+    fields: &[&str],
+    entry: &Map<String, Value>,
+) -> Vec<Ignored> {
     let mut found = Vec::new();
     for (field, value) in entry {
         let path = || vec![table.to_owned(), key.to_owned(), field.clone()];
@@ -170,7 +198,7 @@ fn odd_fields(table: &str, key: &str, fields: &[&str], entry: &Map<String, Value
                 ("there is no such field".to_owned(), instead)
             }
         };
-        for port in each_port(table, key) {
+        for port in each_port(root, table, key) {
             found.push(Ignored {
                 path: path(),
                 port,
@@ -183,22 +211,22 @@ fn odd_fields(table: &str, key: &str, fields: &[&str], entry: &Map<String, Value
 }
 
 /// The ports of a key, or none in particular.
-fn each_port(table: &str, key: &str) -> Vec<String> {
-    let ports: Vec<String> = ports_of(table, key).map(str::to_owned).collect();
+fn each_port(root: &Map<String, Value>, table: &str, key: &str) -> Vec<String> {
+    let ports: Vec<String> = ports_of(root, table, key).map(str::to_owned).collect();
     match ports.is_empty() {
         true => vec![String::new()],
         false => ports,
     }
 }
 
-fn no_object(path: &[&str]) -> Ignored {
+fn no_object(root: &Map<String, Value>, path: &[&str]) -> Ignored {
     let concerned = match path {
         ["QUEUE", ..] => ": scheduler and wred_profile are unknown",
         ["PORT_QOS_MAP", ..] => ": pfc_enable and dscp_to_tc_map are unknown",
         _ => "",
     };
     let port = match path {
-        [table, key] => each_port(table, key).remove(0),
+        [table, key] => each_port(root, table, key).remove(0),
         _ => String::new(),
     };
     Ignored {

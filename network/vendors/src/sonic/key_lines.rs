@@ -54,6 +54,23 @@ impl<'a> KeyLines<'a> {
         Self { places }
     }
 
+    /// The lines of the entries of a table that is the whole text.
+    pub(super) fn of_entries(table: &'a str, entries: &[(&'a str, usize)]) -> Self {
+        let of_table = Place {
+            number: ROOT + 1,
+            line: 1,
+        };
+        let mut places: HashMap<_, _> = (ROOT + 2..)
+            .zip(entries)
+            .map(|(number, (key, line))| {
+                let line = *line;
+                ((of_table.number, *key), Place { number, line })
+            })
+            .collect();
+        places.insert((ROOT, table), of_table);
+        Self { places }
+    }
+
     /// The line of the last key of a path that the text has, each within the one before it.
     pub(super) fn line_of(&self, path: &[&str]) -> usize {
         let places: &HashMap<(usize, &str), Place> = &self.places;

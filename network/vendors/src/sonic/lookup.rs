@@ -12,6 +12,15 @@ use fabric::config::Limit;
 pub(super) struct Lookup(BTreeMap<(u32, u32), Group>);
 
 impl Lookup {
+    /// Whether a table is one: `port_config.ini` has names of ports in the place of speeds.
+    pub(super) fn is_one(text: &str) -> bool {
+        let mut entries = text
+            .lines()
+            .map(|line| line.split('#').next().unwrap_or("").trim());
+        let first = entries.find(|entry| !entry.is_empty());
+        first.is_none_or(|entry| entry.starts_with(|letter: char| letter.is_ascii_digit()))
+    }
+
     /// Reads lines `speed cable size xon xoff threshold [xon_offset]`: Mb/s, metres with an m, bytes, and the
     /// power of two of alpha.
     ///

@@ -9,6 +9,7 @@ mod entries;
 mod group;
 mod key_lines;
 mod lookup;
+mod parts;
 mod pools;
 mod print;
 pub(crate) mod read;
@@ -19,4 +20,5 @@ mod tables;
 pub(crate) mod write;
 
 pub use config::{SonicConfig, SonicPort};
+pub use parts::Part;
 pub use reader::{read, read_files};

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::tables::Documents;
 use super::{SonicConfig, SonicPort};
+use crate::import_error::ImportError;
 use crate::intent::{Intent, Pause, Port};
 use crate::outcome::Outcomes;
 use crate::path_spread::PathSpread;
@@ -14,35 +15,49 @@ use crate::text::{ReadError, classes, lines};
 use crate::watchdog::PauseWatchdog;
 
 pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
-    lines(file, text, &[])?;
-    let failed = |line: usize, what: String| ReadError::new(file, line.max(1), what);
-    let config = super::read(file, text).map_err(|error| {
-        let instead = error
-            .instead
-            .map(|text| format!("; {text}"))
-            .unwrap_or_default();
-        failed(error.line, error.what + &instead)
-    })?;
-    let mut outcomes = Outcomes::of(file, &[]);
+    read_files(&[(file, text)])
+}
+
+/// Reads the files of one switch. Their lines have numbers in turn.
+pub(crate) fn read_files(files: &[(&str, &str)]) -> Result<(Vec<Intent>, Outcomes), ReadError> {
+    let mut places = Vec::new();
+    let mut before = 0;
+    for (file, text) in files {
+        lines(file, text, &[])?;
+        places.push(((*file).to_owned(), before));
+        before += text.lines().count();
+    }
+    let number = |(file, line): (&str, usize)| {
+        let own = places.iter().find(|(name, _)| name == file);
+        line.max(1) + own.map_or(0, |(_, before)| *before)
+    };
+    let failed = |error: ImportError| {
+        let instead = error.instead.map(|text| format!("; {text}"));
+        let what = error.what + &instead.unwrap_or_default();
+        ReadError::new(&error.file, error.line.max(1), what)
+    };
+    let config = super::read_files(files).map_err(failed)?;
+    let mut outcomes = Outcomes::of_files(places.clone());
+    let at = |place: (&str, usize), why: &str| ReadError::new(place.0, number(place), why);
     for odd in &config.left {
         outcomes.within(odd.ports.clone());
-        outcomes.not_understood(&ReadError::new(file, odd.line, odd.why.clone()));
+        outcomes.not_understood(&at((&odd.file, odd.line), &odd.why));
     }
     outcomes.within(Vec::new());
     if is_part(&config.tables) {
-        outcomes.not_understood(&ReadError::new(file, 1, NO_MAPS.to_owned()));
+        outcomes.not_understood(&ReadError::new("", 1, NO_MAPS.to_owned()));
     }
     let (intents, odd) = intents(&config);
-    let files = Documents::read(&[(file, text)]).map_err(|error| failed(error.line, error.what))?;
+    let documents = Documents::read(files).map_err(failed)?;
     for OddField { port, field, value } in odd {
-        let line = files.line_of(&["PORT", &port, field]).1;
+        let place = documents.line_of(&["PORT", &port, field]);
         let what = format!("PORT {port} {field}: \"{value}\" is no number");
         outcomes.within(vec![port]);
-        outcomes.not_understood(&ReadError::new(file, line, what));
+        outcomes.not_understood(&at(place, &what));
     }
     for port in intents.iter().flat_map(|intent| &intent.ports) {
         if is_down(&config.tables, &port.name) {
-            let line = files.line_of(&["PORT", &port.name, "admin_status"]).1;
+            let line = number(documents.line_of(&["PORT", &port.name, "admin_status"]));
             outcomes.within(vec![port.name.clone()]);
             outcomes.down_by(line, "admin_status down");
         }
@@ -53,8 +68,9 @@ pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), Re
 
 /// Said of a file that has a switch's buffers and nothing else of it.
 const NO_MAPS: &str = "the file has no PORT_QOS_MAP, which gives ports their DSCP maps and PFC, and no \
-                       PORT: it is a part of a configuration. `show runningconfiguration all` prints the \
-                       whole, and a fabric file takes parts: sonic = [\"qos.json\", \"buffers.json\"]";
+                       PORT: it is a part of a configuration. Give its other files with it \
+                       (config_db.json, qos.json, port_config.ini), or the whole, which `show \
+                       runningconfiguration all` prints";
 
 /// Whether tables are a part of a configuration, as platforms ship that of buffers: a whole one without QoS
 /// has ports.

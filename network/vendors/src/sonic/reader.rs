@@ -1,10 +1,10 @@
 //! Reads SONiC's tables as the settings of ports.
 
 use super::config::{BURST_BYTES, SonicConfig, SonicPort};
-use super::entries::{ignored, metres};
+use super::entries::{ignored, metres, ports_and_range};
 use super::group::{Group, alpha};
 use super::lookup::Lookup;
-use super::tables::{Documents, TABLES, is_irrelevant, text_of};
+use super::tables::{Documents, TABLES, is_irrelevant, is_table, text_of};
 use crate::import_error::ImportError;
 use crate::outcome::{Area, NotUnderstood};
 use crate::text::check_ports;
@@ -29,21 +29,20 @@ pub fn read(name: &str, text: &str) -> Result<SonicConfig, ImportError> {
 }
 
 /// Reads the files of one switch: `config_db.json`, or `qos.json` and `buffers.json`, and the platform's
-/// `pg_profile_lookup.ini`.
+/// `pg_profile_lookup.ini` and `port_config.ini`.
 ///
 /// # Errors
 /// A text that is not JSON, and files without ports. Entries that are not understood are in `left`.
 pub fn read_files(files: &[(&str, &str)]) -> Result<SonicConfig, ImportError> {
-    let (lookups, tables): (Vec<_>, Vec<_>) = files
+    let mut lookups = files
         .iter()
-        .copied()
-        .partition(|(name, _)| name.ends_with(".ini"));
-    let lookup = match lookups.first() {
+        .filter(|(name, text)| is_table(name) && Lookup::is_one(text));
+    let lookup = match lookups.next() {
         Some((name, text)) => Some(Lookup::read(name, text)?),
         None => None,
     };
     let reader = Reader {
-        files: &Documents::read(&tables)?,
+        files: &Documents::read(files)?,
         lookup,
         found: RefCell::default(),
     };
@@ -530,7 +529,7 @@ impl<'a> Reader<'a> {
     fn ranged(&self, table: &'a str, name: &str) -> Vec<(&'a str, Vec<usize>, &'a Value)> {
         let mut found: Vec<(&'a str, Vec<usize>, &'a Value)> = Vec::new();
         for (key, entry) in self.table(table).into_iter().flatten() {
-            let Some((ports, range)) = key.split_once('|') else {
+            let Some((ports, range)) = ports_and_range(&self.files.root, key) else {
                 continue;
             };
             if !ports.split(',').any(|port| port == name) {

@@ -25,6 +25,7 @@ pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
             "\"ARS_OBJECT\": { \"NAME\": { \"assign_mode\": \"per_flowlet_quality\" } }, or no ARS_PROFILE"
                 .to_owned()
         }
+        Remedy::Mtu => "config interface mtu PORT 9216, and config save".to_owned(),
         Remedy::MtuOfPort { port } => format!("config interface mtu {} 9216", quoted(port)),
         _ => return None,
     })

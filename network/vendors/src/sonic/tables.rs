@@ -1,10 +1,13 @@
 //! Tables of SONiC's JSON files: of `config_db.json`, or of several files of one switch (`qos.json` and
-//! `buffers.json`), and in the flat form of Redis, whose keys are `TABLE|KEY`.
+//! `buffers.json`), and in the flat form of Redis, whose keys are `TABLE|KEY`. A platform has its ports in
+//! `port_config.ini`.
 
 use serde_json::{Map, Value};
 
 use super::key_lines::KeyLines;
+use super::lookup::Lookup;
 use crate::import_error::ImportError;
+use crate::text::shortened;
 
 /// Tables of QoS that are supported.
 pub(super) const TABLES: &[&str] = &[
@@ -218,8 +221,15 @@ impl<'a> Documents<'a> {
     pub(super) fn read(files: &[(&'a str, &'a str)]) -> Result<Self, ImportError> {
         let mut documents: Vec<Document<'a>> = Vec::new();
         let mut root: Map<String, Value> = Map::new();
-        for (name, text) in files {
-            let document = Document::read(name, text)?;
+        // What the platform has is changed by the database, in whatever order the files are given.
+        let (of_platform, others): (Vec<_>, Vec<_>) =
+            files.iter().partition(|(name, _)| is_table(name));
+        for (name, text) in of_platform.into_iter().chain(others) {
+            let document = match is_table(name) {
+                true if Lookup::is_one(text) => continue,
+                true => Document::ports(name, text)?,
+                false => Document::read(name, text)?,
+            };
             for (table, entries) in &document.root {
                 match (root.get_mut(table).and_then(Value::as_object_mut), entries) {
                     (Some(known), Value::Object(entries)) => known.extend(entries.clone()),
@@ -265,7 +275,52 @@ impl<'a> Documents<'a> {
     }
 }
 
+/// Whether a file is a table of a platform by its name, and no JSON.
+pub(super) fn is_table(name: &str) -> bool {
+    name.ends_with(".ini")
+}
+
 impl<'a> Document<'a> {
+    /// Reads `port_config.ini` of a platform: names of ports, and what the columns of its first line name.
+    fn ports(name: &'a str, text: &'a str) -> Result<Self, ImportError> {
+        let mut titles = vec!["name", "lanes", "alias", "index"];
+        let mut ports: Map<String, Value> = Map::new();
+        let mut places = Vec::new();
+        for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+            let words: Vec<&str> = line.trim_start_matches('#').split_whitespace().collect();
+            if line.starts_with('#') || line.is_empty() {
+                if words.first() == Some(&"name") {
+                    titles = words;
+                }
+                continue;
+            }
+            let (Some(port), true) = (words.first(), words.len() <= titles.len()) else {
+                return Err(ImportError {
+                    file: name.to_owned(),
+                    line: number,
+                    what: format!(
+                        "\"{}\": the columns are {}",
+                        shortened(line),
+                        titles.join(", ")
+                    ),
+                    instead: None,
+                });
+            };
+            let fields = titles.iter().zip(&words).skip(1);
+            let fields = fields.map(|(title, word)| ((*title).to_owned(), Value::from(*word)));
+            ports.insert((*port).to_owned(), Value::Object(fields.collect()));
+            places.push((*port, number));
+        }
+        Ok(Self {
+            name,
+            lines: KeyLines::of_entries("PORT", &places),
+            root: [("PORT".to_owned(), Value::Object(ports))]
+                .into_iter()
+                .collect(),
+            is_flat: false,
+        })
+    }
+
     fn read(name: &'a str, text: &'a str) -> Result<Self, ImportError> {
         let wrong = |line: usize, what: String| ImportError {
             file: name.to_owned(),
