@@ -180,6 +180,12 @@ fn left_out_of_queue(class: usize, queue: &QueueConfig, left: &mut Vec<String>) 
             part_of_free(alpha)
         )),
     }
+    if let Some(trim) = queue.trim {
+        left.push(format!(
+            "queue {class}: cutting packets to their headers above {} bytes is not written",
+            trim.at_bytes
+        ));
+    }
     let Some(red) = queue.red else { return };
     if red.drop {
         left.push(format!(

@@ -85,6 +85,11 @@ const SETTINGS: &[(&str, &str, &str)] = &[
         "queue.0.limit = \"1MB\"",
         "queue.0.limit = \"alpha 1/4\"",
     ),
+    (
+        "queue.trim",
+        "queue.3.trim = { at = \"60kB\", queue = 6 }",
+        "queue.3.trim = { at = \"70kB\", queue = 6 }",
+    ),
     ("queue.ecn", "", "queue.3.ecn = {}"),
     (
         "queue.ecn.drop",
