@@ -301,6 +301,19 @@ pub fn read_switch_files(files: &[(String, String)]) -> Result<SwitchFacts, Read
     })
 }
 
+/// The error of a text whose system is not known. A line that was not understood may be the reason.
+fn of_no_dialect(file: &str, text: &str, first: Option<&NotUnderstood>) -> ReadError {
+    let known = match other_system(text) {
+        Some(name) => format!("it is a configuration of {name}, which is not read; {KNOWN}"),
+        None => KNOWN.to_owned(),
+    };
+    let what = match first {
+        Some(line) => format!("{}; {known}", line.why),
+        None => known,
+    };
+    ReadError::new(file, first.map_or(1, |line| line.line), what)
+}
+
 /// Reads the facts of a switch: its configuration, or outputs of its commands, or both.
 ///
 /// # Errors
@@ -317,19 +330,8 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
         };
     let detected = configuration.as_deref().and_then(Dialect::detect);
     let detected = detected.filter(|dialect| !dialect.is_host());
-    let dialect = detected.or(shown_dialect).ok_or_else(|| {
-        // A line that was not understood may be the reason.
-        let first = left.first();
-        let known = match other_system(text) {
-            Some(name) => format!("it is a configuration of {name}, which is not read; {KNOWN}"),
-            None => KNOWN.to_owned(),
-        };
-        let what = match first {
-            Some(line) => format!("{}; {known}", line.why),
-            None => known,
-        };
-        ReadError::new(file, first.map_or(1, |line| line.line), what)
-    })?;
+    let dialect = detected.or(shown_dialect);
+    let dialect = dialect.ok_or_else(|| of_no_dialect(file, text, left.first()))?;
     let mut not_judged: Vec<NotUnderstood> = Vec::new();
     let groups = match (detected, &configuration) {
         (Some(dialect), Some(configuration)) => {

@@ -87,8 +87,8 @@ const SETTINGS: &[(&str, &str, &str)] = &[
     ),
     (
         "queue.trim",
-        "queue.3.trim = { at = \"60kB\", queue = 6 }",
-        "queue.3.trim = { at = \"70kB\", queue = 6 }",
+        "queue.0.trim = { at = \"60kB\", queue = 6 }",
+        "queue.0.trim = { at = \"70kB\", queue = 6 }",
     ),
     ("queue.ecn", "", "queue.3.ecn = {}"),
     (
