@@ -18,6 +18,7 @@ pub mod functions;
 pub mod hosts;
 mod imported_subnet;
 mod links;
+mod model;
 mod names;
 mod network;
 mod profile;

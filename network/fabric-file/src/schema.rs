@@ -6,6 +6,7 @@ pub use super::collective::{
 };
 use super::congestion::{Congestion, Dcqcn, Hpcc, Nscc, Swift};
 pub use super::links::{Down, Law, LinkTable};
+pub use super::model::{ExpertsTable, ModelFamily, ModelTable, ParallelTable};
 pub use super::subnet_manager::{RoutingEngine, SubnetManager};
 pub use super::workload::{Operation, Pattern, Sizes, Workload};
 
@@ -65,6 +66,8 @@ pub struct FabricFile {
     pub collective: Vec<Collective>,
     /// Transfers that wait for others and are waited for.
     pub transfer: Vec<TransferTable>,
+    /// Models that are trained: what their ranks compute and exchange.
+    pub model: Vec<ModelTable>,
     /// Kinds of processors, by name. Hosts that name none have the one called `default`.
     pub processor: BTreeMap<String, ProcessorTable>,
     /// Kinds of drives, by name. Hosts that name none have the one called `default`.

@@ -4,8 +4,8 @@ use super::document::{Document, Origin, Written};
 use super::error::{Mistake, Problem};
 use super::network::Network;
 use super::schema::{
-    Collective, CollectiveKind, FabricFile, Generator, LinkTable, NicTable, Pattern, Qos,
-    RoutingEngine, Shape, SpreadKind, Trust, Workload,
+    Collective, CollectiveKind, FabricFile, Generator, LinkTable, ModelTable, NicTable, Pattern,
+    Qos, RoutingEngine, Shape, SpreadKind, Trust, Workload,
 };
 use super::uet::Transport;
 use super::{congestion::Congestion, schema::Law};
@@ -163,6 +163,7 @@ impl Reader<'_> {
             }
             ["group", name, ref field @ ..] => self.group(name, field),
             ["collective", index, field] => collective(entry(&self.file.collective, index)?, field),
+            ["model", index, ref field @ ..] => model(entry(&self.file.model, index)?, field),
             ["workload", index, field] => workload(entry(&self.file.workload, index)?, field),
             _ => None,
         }
@@ -324,8 +325,11 @@ impl Reader<'_> {
 
     fn group(&self, name: &str, field: &[&str]) -> Option<Reason> {
         let mut users = self.file.collective.iter();
-        if !users.any(|one| one.group == name) {
-            return Some(nowhere(&format!("no collective has group = \"{name}\"")));
+        let mut models = self.file.model.iter();
+        if !users.any(|one| one.group == name) && !models.any(|one| one.group == name) {
+            return Some(nowhere(&format!(
+                "no collective or model has group = \"{name}\""
+            )));
         }
         let alone = self.file.group.get(name)?.ranks_per_server == 1;
         (field.first() == Some(&"local") && alone)
@@ -429,6 +433,23 @@ fn collective(collective: &Collective, field: &str) -> Option<Reason> {
     let of_data = ["protocol", "chunk", "slices", "credit"];
     let is_barrier = collective.kind == CollectiveKind::Barrier;
     (is_barrier && of_data.contains(&field)).then(|| nowhere("a barrier moves no data"))
+}
+
+fn model(model: &ModelTable, field: &[&str]) -> Option<Reason> {
+    let parallel = &model.parallel;
+    let copies = parallel.data.saturating_mul(parallel.context);
+    let why = match field {
+        ["efficiency"] if model.layer_time.is_some() => "layer-time says how long a layer takes",
+        ["bucket-layers" | "algorithm" | "gradient-bytes" | "zero"] if copies <= 1 => {
+            "data and context are 1: gradients are not added up"
+        }
+        ["algorithm"] if model.zero > 0 => "zero is not 0: gradients are reduce-scattered",
+        ["bucket-layers"] if model.zero >= 3 => "zero is 3: each layer is by itself",
+        ["parallel", "sequence"] if parallel.tensor == 1 => "parallel.tensor is 1",
+        ["experts", "top"] if model.experts.count == 1 => "experts.count is 1",
+        _ => return None,
+    };
+    Some(nowhere(why))
 }
 
 fn workload(workload: &Workload, field: &str) -> Option<Reason> {

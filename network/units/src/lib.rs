@@ -31,6 +31,10 @@ pub trait Quantity: Sized {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bandwidth(pub Rate);
 
+/// Floating-point operations per second.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ComputeRate(pub u64);
+
 /// A span of time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Timespan(pub Span);
@@ -123,6 +127,13 @@ const RATES: &[(&str, u128)] = &[
     ("M", 1_000_000),
 ];
 
+const COMPUTE_RATES: &[(&str, u128)] = &[
+    ("FLOP/s", 1),
+    ("GFLOP/s", 1_000_000_000),
+    ("TFLOP/s", 1_000_000_000_000),
+    ("PFLOP/s", 1_000_000_000_000_000),
+];
+
 const LENGTHS: &[(&str, u128)] = &[("mm", 1), ("cm", 10), ("m", 1_000), ("km", 1_000_000)];
 
 /// A number with its unit, in units of the table; rounded to the nearest.
@@ -203,6 +214,15 @@ impl Quantity for Bandwidth {
         (RATE_BPS_MIN..=RATE_BPS_MAX)
             .contains(&bps)
             .then(|| Self(Rate::from_bps(bps)))
+    }
+}
+
+impl Quantity for ComputeRate {
+    const NAME: &'static str = "a rate of floating-point operations";
+    const GRAMMAR: &'static str = "\"312TFLOP/s\" or \"1.98PFLOP/s\"";
+    fn parse(text: &str) -> Option<Self> {
+        let rate = quantity(text, COMPUTE_RATES)?;
+        (rate > 0).then_some(Self(rate))
     }
 }
 
@@ -342,6 +362,12 @@ impl fmt::Display for HeadroomSize {
 impl fmt::Display for Bandwidth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&in_units(self.0.bps(), &RATES[..5]))
+    }
+}
+
+impl fmt::Display for ComputeRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&in_units(self.0, COMPUTE_RATES))
     }
 }
 
@@ -487,6 +513,7 @@ macro_rules! text_form {
 
 text_form! {
     Bandwidth "Bandwidth" r"^\s*[0-9][0-9_.]*\s*([kMGT]?b/s|[MGT]bps|[MG]B/s|[MGT])\s*$",
+    ComputeRate "ComputeRate" r"^\s*[0-9][0-9_.]*\s*[GTP]?FLOP/s\s*$",
     Timespan "Timespan" r"^\s*[0-9][0-9_.]*\s*([pnumµμ]?s|min)\s*$",
     Size "Size" r"^\s*[0-9][0-9_.]*\s*([kMGT]?B|[KMGT]iB)\s*$",
     Length "Length" r"^\s*[0-9][0-9_.]*\s*(mm|cm|m|km)\s*$",
@@ -524,6 +551,10 @@ mod tests {
             Bandwidth::parse("12.5 GB/s").unwrap().0.bps(),
             100_000_000_000
         );
+        let rate = ComputeRate::parse("1.98 PFLOP/s").unwrap();
+        assert_eq!(rate.0, 1_980_000_000_000_000);
+        assert_eq!(ComputeRate::parse(&rate.to_string()), Some(rate));
+        assert_eq!(ComputeRate::parse("0TFLOP/s"), None);
         assert_eq!(Timespan::parse("1.5us").unwrap().0, Span(1_500_000));
         assert_eq!(Timespan::parse("5 \u{b5}s").unwrap().0, Span(5_000_000));
         assert_eq!(Size::parse("8MiB").unwrap().0, 8 << 20);

@@ -161,7 +161,7 @@ const WITHOUT_EFFECT: &[(&str, &str, &str)] = &[
     (
         "[group.g]\nhosts = [\"h*\"]",
         "group.g.hosts",
-        "no collective has group",
+        "no collective or model has group",
     ),
     (
         "[group.all.local]\nrate = \"1Tb/s\"\n[[collective]]\nname = \"it\"\nkind = \"barrier\"",

@@ -7,6 +7,7 @@ mod connections;
 mod file_table;
 mod flow_list;
 mod listed;
+pub mod model;
 mod named_file;
 mod path;
 mod queue_pair;
@@ -20,7 +21,7 @@ mod uet;
 mod workload;
 
 pub use adapter::{pcie_bps, pcie_name};
-pub use collective::{NamedJob, kind_name};
+pub use collective::{NamedExchange, NamedJob, NamedModel, kind_name};
 pub use path::{Messages, Path, Paths};
 pub use queue_pair::{NoQueuePair, QueuePairName};
 pub use run::{Progress, Ran};
@@ -57,6 +58,8 @@ pub struct Experiment {
     pub workloads: Vec<String>,
     /// Collectives and transfers, in the order of the file.
     pub collectives: Vec<NamedJob>,
+    /// Models that are trained, in the order of the file.
+    pub models: Vec<NamedModel>,
     /// Fields with a value that has no effect.
     pub unused: Vec<Unused>,
     /// The keys of fields of adapters and switches that the file or a setting gives a value.
@@ -72,7 +75,7 @@ impl Experiment {
         let mut experiment = Self::with_paths(document, files)?;
         experiment.manage(document)?;
         if experiment.scenario.flows.is_empty() {
-            let instead = "add [[workload]], [[collective]] or [[storage]]";
+            let instead = "add [[workload]], [[collective]], [[model]] or [[storage]]";
             return Err(document.mistake(
                 Mistake::Combination,
                 "workload",
@@ -141,12 +144,8 @@ impl Experiment {
             made.iter_mut().for_each(|flow| flow.marks = marks);
             flows.extend(made);
             check_count(document, &field, flows.len())?;
-            workloads.push(
-                workload
-                    .name
-                    .clone()
-                    .unwrap_or_else(|| workload::pattern_name(workload)),
-            );
+            let name = workload.name.clone();
+            workloads.push(name.unwrap_or_else(|| workload::pattern_name(workload)));
         }
         for (index, storage) in file.storage.iter().enumerate() {
             let field = format!("storage[{index}]");
@@ -177,6 +176,7 @@ impl Experiment {
             subnet: None,
             workloads,
             collectives: planned.named,
+            models: planned.models,
             unused,
             written: document.written_below(&["nic", "qos"]),
         })
@@ -200,6 +200,7 @@ impl Experiment {
         if !are_kept {
             self.scenario.collectives = None;
             self.collectives.clear();
+            self.models.clear();
         }
         let mut place = vec![0; all.len()];
         for (number, flow) in all.into_iter().enumerate() {

@@ -29,6 +29,7 @@ impl Report {
             events: results.events,
             workloads: workloads(experiment, results, &flows),
             collectives: super::collective::reports(experiment, results),
+            models: Vec::new(),
             flows,
             ports: port_reports(experiment, results),
             stores: stores(experiment, results),
@@ -40,6 +41,7 @@ impl Report {
             damaged: results.damaged,
             left: results.left,
         };
+        report.models = super::models::reports(experiment, results, &report);
         let limits = super::limits::limits(experiment, results, &report);
         report
             .workloads

@@ -13,6 +13,7 @@ mod json;
 mod layout;
 mod life;
 mod limits;
+mod models;
 mod notes;
 mod pcap;
 mod setting_unit;
@@ -32,6 +33,7 @@ pub use erf::{GlobalAddress, SubnetAddress, packet_record};
 pub use hops::{PortShare, port_shares, slowest};
 pub use life::{LifeFormat, write_life};
 pub use limits::Bottleneck;
+pub use models::{ExchangeReport, ExposedReport, ModelReport};
 pub use pcap::{captured_bytes, pcap_header, pcap_record, write_pcap};
 pub use sweep::{sweep_rows, swept_numbers};
 pub use table::{table, table_so_far};
@@ -81,6 +83,9 @@ pub struct Report {
     /// Collectives and transfers that depend on others, in the order of the file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collectives: Vec<CollectiveReport>,
+    /// Models that are trained, in the order of the file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<ModelReport>,
     /// By flow, in the order of the file.
     pub flows: Vec<FlowReport>,
     /// By port that sends, hosts first; those that sent or received nothing are left out.

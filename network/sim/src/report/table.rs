@@ -68,6 +68,7 @@ fn text(report: &Report, how_far: &str) -> String {
     {
         text += &distances(workload);
     }
+    text += &super::models::models(report);
     text += &super::collective::collectives(report);
     text += &storage(report);
     text += &hops(report);

@@ -51,6 +51,7 @@ pub use build::{DEPTH_MAX, QUEUE_PAIRS_MAX, SAMPLES_MAX, ScenarioError, salt_of}
 pub use collective::plan::{
     CollectivePlan, CollectiveWork, Cut, Job, LocalLinks, LocalPipe, Pipe, RankGroup,
 };
+pub use collective::program::{Instruction, ProgramResult, ProgrammedHost, RankProgram};
 pub use collective::schedule::{Extent, Peers, Piece, Schedule, Stage, StrandId, turns};
 pub use collective::{
     EndedRepetition, JobLink, JobRank, JobResult, Leg, LegKind, Need, RankState, StrandWait,
@@ -521,15 +522,13 @@ impl World {
                 buffer: switch.buffer(),
             }
         });
-        let mut captured: Vec<Captured> = self
-            .parts
-            .iter()
-            .flat_map(|part| part.links.captured.iter().cloned())
-            .collect();
-        captured.sort_by_key(|packet| (packet.at, packet.link, packet.direction));
         let flows: Vec<FlowResult> = flows.into_iter().flatten().collect();
         let jobs = self.job_results();
-        let ended = jobs.iter().filter_map(JobResult::end);
+        let programs = self.program_results();
+        let steps = programs
+            .iter()
+            .filter_map(|(_, program)| program.steps.last().copied());
+        let ended = jobs.iter().filter_map(JobResult::end).chain(steps);
         let finished = flows.iter().map(|flow| flow.finished).chain(ended).max();
         let finished = finished.filter(|at| *at != Time::NEVER);
         Results {
@@ -544,18 +543,40 @@ impl World {
             damaged: self.parts.iter().map(|part| part.links.damaged).sum(),
             left: self.parts.iter().map(|part| part.packets.len()).sum(),
             deadlocks: self.deadlocks.clone(),
-            captured,
+            captured: self.captured(),
             samples: self.samples.clone(),
             skips: Vec::new(),
             jobs,
+            programs,
             life: self.life(),
         }
+    }
+
+    /// The packets that were captured in all parts, in order.
+    fn captured(&self) -> Vec<Captured> {
+        let parts = self.parts.iter();
+        let captured = parts.flat_map(|part| part.links.captured.iter().cloned());
+        let mut captured: Vec<Captured> = captured.collect();
+        captured.sort_by_key(|packet| (packet.at, packet.link, packet.direction));
+        captured
     }
 
     /// The life of the queue pair that the scenario watches, from all parts.
     fn life(&self) -> Option<Life> {
         let journals = self.parts.iter();
         journal::merge(journals.filter_map(|part| part.links.journal.as_deref()))
+    }
+
+    /// What became of the programs of hosts, by host.
+    fn program_results(&self) -> Vec<(u32, ProgramResult)> {
+        let hosts = self.host_at.iter().map(|(part, index)| {
+            let hosts = &self.parts[usize::from(*part)].hosts;
+            hosts[*index as usize].worker.as_deref()
+        });
+        let results = hosts
+            .flatten()
+            .filter_map(collective::Worker::program_result);
+        results.collect()
     }
 
     /// What became of each job of the collective plan.

@@ -1,6 +1,7 @@
 //! The results of a run. Everything is in the order of the scenario: flows, hosts, links.
 
 use super::collective::JobResult;
+use super::collective::program::ProgramResult;
 use super::life::Life;
 use super::sriov_adapter::FunctionDrops;
 use fabric::config::CLASSES;
@@ -43,6 +44,8 @@ pub struct Results {
     pub skips: Vec<Skip>,
     /// What became of each job of the collective plan.
     pub jobs: Vec<JobResult>,
+    /// What became of the programs of hosts, by host.
+    pub programs: Vec<(u32, ProgramResult)>,
     /// The life of the queue pair that the scenario watches.
     pub life: Option<Life>,
 }

@@ -104,6 +104,10 @@ impl Skipper {
         ranks
             .flat_map(|rank| rank.times.iter_mut().flatten())
             .for_each(model);
+        let programs = results.programs.iter_mut();
+        programs
+            .flat_map(|(_, program)| &mut program.steps)
+            .for_each(model);
         results
             .deadlocks
             .iter_mut()

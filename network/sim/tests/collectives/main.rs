@@ -5,6 +5,7 @@ mod closed_forms;
 mod conservation;
 mod invariants;
 mod mistakes;
+mod models;
 mod nccl;
 mod outcomes;
 

@@ -10,9 +10,10 @@ use std::path::PathBuf;
 
 /// Runs of all congestion controls, of queues with and without pauses and marks, of paths, collectives and
 /// storage. The first part of a name is that of the file.
-const EXAMPLES: [&str; 24] = [
+const EXAMPLES: [&str; 25] = [
     "around.toml",
     "collectives/all-reduce.toml",
+    "collectives/gpt.toml",
     "collectives/trees.toml",
     "crs504/ecn-off.toml",
     "crs504/mapped.toml",

@@ -1,7 +1,7 @@
 //! Groups of ranks: those of the file, and one for each pair of hosts with transfers of the same marks.
 
 use super::FileTable;
-use crate::world::{CollectiveWork, FlowMarks, LocalLinks, RankGroup, turns};
+use crate::world::{CollectiveWork, FlowMarks, Job, LocalLinks, RankGroup, turns};
 use fabric::{Rate, Span};
 use fabric_file::schema::{GROUP_OF_ALL, GroupTable};
 use fabric_file::{Document, FabricFile, FileError, Mistake, Network};
@@ -147,6 +147,40 @@ impl<'a> Groups<'a> {
         number
     }
 
+    /// Groups of some ranks of another one, which are in its servers and have its marks.
+    pub(super) fn parts(
+        &mut self,
+        table: FileTable<'_>,
+        whole: u32,
+        parts: &[Vec<u32>],
+        name: &str,
+        word: &str,
+    ) -> Result<Vec<u32>, FileError> {
+        let mut numbers = Vec::with_capacity(parts.len());
+        for ranks in parts {
+            let group = &self.found[whole as usize];
+            let Some(per_server) = neighbours(ranks, group.per_server) else {
+                let what = format!(
+                    "the ranks of a {word} group are not spread evenly over servers of {}",
+                    group.per_server
+                );
+                let instead = "numbers with which each server has as many of them, or none";
+                return Err(table.mistake(Mistake::Combination, "parallel", what, instead));
+            };
+            let part = RankGroup {
+                hosts: ranks
+                    .iter()
+                    .map(|rank| group.hosts[*rank as usize])
+                    .collect(),
+                per_server,
+                local: group.local,
+            };
+            let marks = self.marks[whole as usize];
+            numbers.push(self.add(part, Some(name.to_owned()), marks));
+        }
+        Ok(numbers)
+    }
+
     fn add(&mut self, group: RankGroup, name: Option<String>, marks: FlowMarks) -> u32 {
         self.found.push(group);
         self.names.push(name);
@@ -155,16 +189,27 @@ impl<'a> Groups<'a> {
     }
 
     /// The groups, the number of the workload of each, and the names of these workloads: one for each group
-    /// of the file, and one for all transfers.
-    pub(super) fn into_ranks(self, first: usize) -> (Vec<RankGroup>, Vec<u32>, Vec<String>) {
+    /// of the file that has jobs, and one for all transfers.
+    pub(super) fn into_ranks(
+        self,
+        first: usize,
+        jobs: &[Job],
+    ) -> (Vec<RankGroup>, Vec<u32>, Vec<String>) {
+        let mut has_jobs = vec![false; self.names.len()];
+        jobs.iter()
+            .for_each(|job| has_jobs[job.group as usize] = true);
         let mut workloads: Vec<String> = Vec::new();
         let mut transfers = None;
         let mut of_group = Vec::with_capacity(self.names.len());
-        for (name, group) in self.names.into_iter().zip(&self.found) {
+        let groups = self.found.iter().zip(has_jobs);
+        for (name, (group, has_jobs)) in self.names.into_iter().zip(groups) {
             let own = workloads.len();
             let number = match name {
-                // Ranks of one server have no queue pairs, which results would be about.
-                Some(_) if group.hosts.len() <= group.per_server as usize => 0,
+                // Ranks of one server have no queue pairs, which results would be about; nor have all ranks
+                // of a model, which exchange everything in smaller groups.
+                Some(_) if !has_jobs || group.hosts.len() <= group.per_server as usize => 0,
+                // Groups of one kind in a model follow each other.
+                Some(name) if workloads.last() == Some(&name) => own - 1,
                 Some(name) => {
                     workloads.push(name);
                     own
@@ -178,6 +223,13 @@ impl<'a> Groups<'a> {
         }
         (self.found, of_group, workloads)
     }
+}
+
+/// How many of these ranks, which are in order, each server of so many has, where it has any.
+fn neighbours(ranks: &[u32], per_server: u32) -> Option<u32> {
+    let mut runs = ranks.chunk_by(|one, other| one / per_server == other / per_server);
+    let first = runs.next()?.len();
+    runs.all(|run| run.len() == first).then_some(first as u32)
 }
 
 /// Ranks of one server, which divide those of the group.
@@ -201,4 +253,18 @@ fn local(table: FileTable<'_>, group: &GroupTable) -> Result<LocalLinks, FileErr
     }
     let what = "a delay below a nanosecond or above a second".to_owned();
     Err(table.mistake(Mistake::Value, "local.delay", what, "such as \"1us\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::neighbours;
+
+    #[test]
+    fn ranks_of_a_server_are_counted() {
+        assert_eq!(neighbours(&[0, 1, 2, 3], 4), Some(4));
+        assert_eq!(neighbours(&[0, 1, 2, 3], 2), Some(2));
+        assert_eq!(neighbours(&[1, 5, 9], 4), Some(1));
+        assert_eq!(neighbours(&[0, 2, 4, 6], 4), Some(2));
+        assert_eq!(neighbours(&[0, 1, 2], 2), None);
+    }
 }

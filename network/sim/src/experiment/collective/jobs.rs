@@ -175,6 +175,16 @@ fn collective(
         let instead = "name two hosts at least; a barrier of one rank is computing alone";
         return Err(table.mistake(Mistake::Combination, "group", what, instead));
     }
+    of_group(table, one, groups, group)
+}
+
+/// A collective of the group that has this number.
+pub(super) fn of_group(
+    table: FileTable<'_>,
+    one: &Collective,
+    groups: &mut Groups<'_>,
+    group: u32,
+) -> Result<Described, FileError> {
     let root = root(table, one, groups, group)?;
     let ranks = groups.ranks(group) as u32;
     let (work, algorithm) = algorithm::work(table, one, root, ranks)?;
@@ -295,9 +305,18 @@ fn transfer(
         let what = format!("{} sends to itself", one.from);
         return Err(table.mistake(Mistake::Combination, "to", what, "name another host"));
     }
+    let marks = table.marks(groups.network, one.dscp, one.priority)?;
+    of_pair(table, one, groups.pair([from, to], marks))
+}
+
+/// A transfer between the two ranks of the group that has this number.
+pub(super) fn of_pair(
+    table: FileTable<'_>,
+    one: &TransferTable,
+    group: u32,
+) -> Result<Described, FileError> {
     let bytes = check_bytes(table, one.bytes.0)?;
     let cut = cut::of_transfer(table, one)?;
-    let marks = table.marks(groups.network, one.dscp, one.priority)?;
     check_rounds(table, bytes, cut.chunk_bytes)?;
     Ok(Described {
         path: table.path.to_owned(),
@@ -306,7 +325,7 @@ fn transfer(
         algorithm: "send",
         group: None,
         job: Job {
-            group: groups.pair([from, to], marks),
+            group,
             work: CollectiveWork::ChainBroadcast { root: 0 },
             bytes,
             channels: 1,

@@ -4,6 +4,7 @@ mod algorithm;
 mod cut;
 mod groups;
 mod jobs;
+mod models;
 mod order;
 mod pipes;
 
@@ -15,6 +16,7 @@ use fabric_file::schema::CollectiveKind;
 use fabric_file::{Document, FabricFile, FileError, Mistake, Network};
 use groups::Groups;
 use jobs::Described;
+pub use models::{NamedExchange, NamedModel};
 use pipes::UsedPipe;
 
 /// Repetitions of all collectives at all of their ranks at most: 256 MiB of times.
@@ -47,6 +49,7 @@ pub struct NamedJob {
 pub(super) struct Planned {
     /// In the order of the file: collectives first, then transfers.
     pub(super) named: Vec<NamedJob>,
+    pub(super) models: Vec<NamedModel>,
     pub(super) plan: CollectivePlan,
     pub(super) flows: Vec<Flow>,
     /// Names of the groups that have queue pairs, by the workload that these are in results.
@@ -61,11 +64,12 @@ pub(super) fn planned(
     network: &Network,
     [first_flow, first_workload]: [usize; 2],
 ) -> Result<Planned, FileError> {
-    if file.collective.is_empty() && file.transfer.is_empty() {
+    if file.collective.is_empty() && file.transfer.is_empty() && file.model.is_empty() {
         return Ok(Planned::default());
     }
     let mut groups = Groups::new(document, file, network);
-    let described = jobs::described(document, file, &mut groups)?;
+    let mut described = jobs::described(document, file, &mut groups)?;
+    let mut models = models::described(document, file, &mut groups, &mut described)?;
     check_times(document, &described, &groups)?;
     let order = order::order(document, &described)?;
     order::check_hosts(document, &described, &groups)?;
@@ -73,22 +77,17 @@ pub(super) fn planned(
     for (index, at) in order.iter().zip(0..) {
         place[*index] = at;
     }
-    let ordered = order.iter().map(|index| {
-        let one = &described[*index];
-        let after = one.after.iter().map(|before| place[*before]).collect();
-        Job {
-            after,
-            ..one.job.clone()
-        }
-    });
-    let jobs: Vec<Job> = ordered.collect();
+    models.place_jobs(&place);
+    let jobs = ordered(&described, &order, &place);
     let marks = groups.marks();
-    let (ranks, workload_of, workloads) = groups.into_ranks(first_workload);
+    let (ranks, workload_of, workloads) = groups.into_ranks(first_workload, &jobs);
     let mut plan = CollectivePlan {
         groups: ranks,
         jobs,
         pipes: Vec::new(),
         local_pipes: Vec::new(),
+        programs: models.programs,
+        programmed: models.programmed,
         seed: file.seed,
         is_logged: false,
     };
@@ -127,10 +126,24 @@ pub(super) fn planned(
     });
     Ok(Planned {
         named: named.collect(),
+        models: models.named,
         plan,
         flows,
         workloads,
     })
+}
+
+/// The jobs in their order, each of which waits for others by their places in it.
+fn ordered(described: &[Described], order: &[usize], place: &[u32]) -> Vec<Job> {
+    let jobs = order.iter().map(|index| {
+        let one = &described[*index];
+        let after = one.after.iter().map(|before| place[*before]).collect();
+        Job {
+            after,
+            ..one.job.clone()
+        }
+    });
+    jobs.collect()
 }
 
 fn check_times(

@@ -1,7 +1,7 @@
 //! Collectives as text for a terminal.
 
-use super::super::Report;
 use super::super::layout::{Rows, size, time};
+use super::super::{ExchangeReport, Report};
 use super::{CollectiveLink, CollectiveReport, PathReport};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -63,11 +63,26 @@ pub(in crate::report) fn collectives(report: &Report) -> String {
     text
 }
 
-/// Those that exchange something, and computing that did not end.
+/// Those of the file that exchange something, and computing that did not end; of the groups of a model that
+/// exchange the same, the slowest, and those that are stuck.
 fn listed(report: &Report) -> Vec<&CollectiveReport> {
-    let all = report.collectives.iter();
-    all.filter(|one| one.ranks > 1 || one.stuck.is_some())
-        .collect()
+    let of_models = report.models.iter().flat_map(|model| &model.exchanges);
+    let of_models: Vec<&ExchangeReport> = of_models.collect();
+    let is_listed = |one: &&CollectiveReport| {
+        let is_slowest = |exchange: &&ExchangeReport| exchange.slowest.as_ref() == Some(&one.name);
+        let is_own = |exchange: &&ExchangeReport| is_group_of(&one.name, &exchange.name);
+        let mut exchanges = of_models.iter();
+        one.stuck.is_some()
+            || exchanges.clone().any(is_slowest)
+            || one.ranks > 1 && !exchanges.any(is_own)
+    };
+    report.collectives.iter().filter(is_listed).collect()
+}
+
+/// Whether a name is that of an exchange's group.
+fn is_group_of(name: &str, exchange: &str) -> bool {
+    let group = name.strip_prefix(exchange);
+    group.is_some_and(|group| group.starts_with('/'))
 }
 
 /// The operation, with its algorithm where there is a choice.

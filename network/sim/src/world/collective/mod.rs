@@ -10,6 +10,7 @@
 //! then the sender writes the slice, with immediate data (NCCL 2.30, `transport/net_ib`).
 
 mod critical;
+mod follow;
 mod host;
 mod local;
 mod log;
@@ -18,6 +19,7 @@ mod outcome;
 mod packets;
 mod pipe;
 pub(super) mod plan;
+pub(super) mod program;
 pub(super) mod schedule;
 mod strand;
 mod worker;

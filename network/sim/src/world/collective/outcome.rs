@@ -1,6 +1,7 @@
 //! What became of collectives.
 
 use super::critical::{Leg, critical_path};
+use super::program::{ProgramResult, ProgramState};
 use super::schedule::{Schedule, Stage};
 use super::worker::{PartState, Worker};
 use fabric::{Span, Time};
@@ -149,12 +150,13 @@ impl JobRank {
         let part = &worker.parts[number as usize];
         let state = match part.state {
             PartState::Done => RankState::Done,
+            PartState::Waits if part.is_programmed => worker.program_state(),
             PartState::Waits => RankState::Waits(worker.waits_for(number)),
             PartState::Starts(at) => RankState::Starts(at),
             PartState::Computes(until) => RankState::Computes(until),
             PartState::Queued => {
                 let seat = &worker.seats[part.seat as usize];
-                let before = seat.parts.get(seat.turn).copied().unwrap_or(number);
+                let before = seat.first().unwrap_or(number);
                 RankState::Queued(worker.parts[before as usize].job)
             }
             PartState::Runs => RankState::Runs(worker.needs(number)),
@@ -183,6 +185,28 @@ pub(in crate::world) fn job_result(workers: &[(&Worker, usize)], links: Vec<JobL
 }
 
 impl Worker {
+    /// What became of the program of the host.
+    pub(in crate::world) fn program_result(&self) -> Option<(u32, ProgramResult)> {
+        let follower = self.follower.as_ref()?;
+        Some((self.host, follower.result.clone()))
+    }
+
+    /// Where the program is that is to begin a repetition.
+    fn program_state(&self) -> RankState {
+        let Some(follower) = &self.follower else {
+            return RankState::Waits(Vec::new());
+        };
+        match follower.state {
+            ProgramState::Starts(at) => RankState::Starts(at),
+            ProgramState::Computes(at) => RankState::Computes(at),
+            _ => {
+                let part = follower.waits_for();
+                let job = part.map(|part| self.parts[part as usize].job);
+                RankState::Waits(job.into_iter().collect())
+            }
+        }
+    }
+
     /// Jobs that a part waits for, and that are not over here.
     fn waits_for(&self, part: u32) -> Vec<u32> {
         let here = |job: &&u32| {

@@ -1,5 +1,6 @@
 //! Collectives in a scenario: who takes part, what they do, and what they wait for. Plain data.
 
+use super::program::{ProgrammedHost, RankProgram};
 use fabric::{Rate, Span, Time};
 use std::sync::Arc;
 
@@ -14,6 +15,10 @@ pub struct CollectivePlan {
     pub pipes: Vec<Pipe>,
     /// The ways within servers.
     pub local_pipes: Vec<LocalPipe>,
+    /// What hosts with a program do.
+    pub programs: Vec<RankProgram>,
+    /// These hosts, in the order of their numbers. Their programs begin the repetitions of their jobs.
+    pub programmed: Vec<ProgrammedHost>,
     /// Seed of the jitter.
     pub seed: u64,
     /// Whether the last repetition of each job is logged, for its critical path: about 100 bytes a slice.

@@ -4,6 +4,7 @@ use super::OF_WORKER;
 use super::log::{Cause, Log, Move, SliceRef};
 use super::pipe::{HostPipe, LocalEnd, PipeEnd, Seen, Slice};
 use super::plan::{CollectivePlan, Job};
+use super::program::{Follower, OF_PROGRAM};
 use super::schedule::{Schedule, Stage, StrandId};
 use super::strand::Strand;
 use fabric::{Pcg32, Span, Time};
@@ -19,8 +20,18 @@ pub(super) struct GroupSeat {
     /// The group's jobs, as indices of the host's parts, and whose turn it is.
     pub(super) parts: Vec<u32>,
     pub(super) turn: usize,
+    /// In place of the turns, where a program begins the repetitions: those that have begun, in their order.
+    pub(super) queue: VecDeque<u32>,
     /// Of the job that runs.
     pub(super) strands: Vec<Strand>,
+}
+
+impl GroupSeat {
+    /// The part whose turn it is.
+    pub(super) fn first(&self) -> Option<u32> {
+        let queued = self.queue.front().copied();
+        queued.or_else(|| self.parts.get(self.turn).copied())
+    }
 }
 
 /// Where a part is.
@@ -43,6 +54,8 @@ pub(super) struct JobPart {
     /// Jobs that it still waits for, and parts that wait for it.
     pub(super) waits: u32,
     dependents: Vec<u32>,
+    /// Whether a program begins its repetitions.
+    pub(super) is_programmed: bool,
     strands_left: u32,
     pub(super) begun: Time,
     /// When it computed last.
@@ -65,7 +78,7 @@ pub(super) enum Order {
 /// The ranks of a host.
 #[derive(Debug)]
 pub(in crate::world) struct Worker {
-    plan: Arc<CollectivePlan>,
+    pub(super) plan: Arc<CollectivePlan>,
     pub(super) host: u32,
     pub(super) seats: Vec<GroupSeat>,
     pub(super) parts: Vec<JobPart>,
@@ -79,14 +92,16 @@ pub(in crate::world) struct Worker {
     /// Until when it sends to ranks of its server.
     pub(super) local_until: Time,
     /// Until when it computes.
-    busy_until: Time,
-    /// Parts that are not done.
-    left: usize,
+    pub(super) busy_until: Time,
+    /// Parts that are not done, and the program.
+    pub(super) left: usize,
     /// Slices that were not acknowledged, given or not.
     pub(in crate::world) slices_left: u64,
-    orders: VecDeque<Order>,
+    pub(super) orders: VecDeque<Order>,
     /// Parts whose repetition has just ended.
     ended: Vec<u32>,
+    /// The program of the host.
+    pub(super) follower: Option<Box<Follower>>,
 }
 
 impl Worker {
@@ -112,6 +127,7 @@ impl Worker {
             slices_left: 0,
             orders: VecDeque::new(),
             ended: Vec::new(),
+            follower: None,
         };
         let mut seat_of_group = BTreeMap::new();
         for [group, rank] in seats.iter().copied() {
@@ -121,6 +137,7 @@ impl Worker {
                 rank,
                 parts: Vec::new(),
                 turn: 0,
+                queue: VecDeque::new(),
                 strands: Vec::new(),
             });
         }
@@ -146,6 +163,7 @@ impl Worker {
                 state: PartState::Waits,
                 waits: waits_for.len() as u32,
                 dependents: Vec::new(),
+                is_programmed: false,
                 strands_left: 0,
                 begun: Time(0),
                 computed: None,
@@ -154,8 +172,27 @@ impl Worker {
             });
         }
         worker.left = worker.parts.len();
+        worker.add_program(&part_of_job);
         worker.add_local_pipes();
         (worker.left > 0).then_some(worker)
+    }
+
+    /// Takes the program of the host, if it has one.
+    fn add_program(&mut self, part_of_job: &BTreeMap<u32, u32>) {
+        let plan = self.plan.clone();
+        let found = plan
+            .programmed
+            .binary_search_by_key(&self.host, |one| one.host);
+        let Ok(found) = found else { return };
+        let programmed = &plan.programmed[found];
+        let of_slot = |job: &u32| part_of_job.get(job).copied();
+        let parts: Vec<u32> = programmed.jobs.iter().filter_map(of_slot).collect();
+        for part in &parts {
+            self.parts[*part as usize].is_programmed = true;
+        }
+        let program = &plan.programs[programmed.program as usize];
+        self.follower = Some(Box::new(Follower::new(programmed, program, parts)));
+        self.left += 1;
     }
 
     /// Takes its ends of the ways within servers.
@@ -222,16 +259,18 @@ impl Worker {
         });
     }
 
-    /// Parts that wait for nothing but a time: when they are to be called.
+    /// Parts that wait for nothing but a time, and the program: when they are to be called.
     pub(in crate::world) fn first_calls(&mut self) -> Vec<(Time, u32)> {
+        let program = self.program_start().map(|at| (at, OF_PROGRAM));
         let jobs = &self.plan.jobs;
         let free = self.parts.iter_mut().zip(0..);
-        let free = free.filter(|(part, _)| part.waits == 0);
+        let free = free.filter(|(part, _)| part.waits == 0 && !part.is_programmed);
         free.map(|(part, number)| {
             let start = jobs[part.job as usize].start;
             part.state = PartState::Starts(start);
             (start, number)
         })
+        .chain(program)
         .collect()
     }
 
@@ -260,8 +299,7 @@ impl Worker {
 
     /// The part that runs in a seat.
     pub(super) fn running(&self, seat: u32) -> Option<u32> {
-        let seat = &self.seats[seat as usize];
-        let part = seat.parts.get(seat.turn).copied()?;
+        let part = self.seats[seat as usize].first()?;
         (self.parts[part as usize].state == PartState::Runs).then_some(part)
     }
 
@@ -306,10 +344,11 @@ fn jitter(seed: u64, of: [u32; 3], most: Span) -> Span {
 impl Worker {
     /// A planned time has come.
     pub(super) fn planned(&mut self, now: Time, part: u32) {
-        match self.parts[part as usize].state {
-            PartState::Starts(at) if at <= now => self.compute(now, part),
-            PartState::Computes(at) if at <= now => self.queue(now, part),
-            _ => {}
+        match self.parts.get(part as usize).map(|part| part.state) {
+            None => self.program_planned(now),
+            Some(PartState::Starts(at)) if at <= now => self.compute(now, part),
+            Some(PartState::Computes(at)) if at <= now => self.queue(now, part),
+            Some(_) => {}
         }
         self.settle_ended(now);
     }
@@ -417,12 +456,12 @@ impl Worker {
     fn queue(&mut self, now: Time, part: u32) {
         self.parts[part as usize].state = PartState::Queued;
         let seat = &self.seats[self.parts[part as usize].seat as usize];
-        if seat.parts.get(seat.turn) == Some(&part) {
+        if seat.first() == Some(part) {
             self.run(now, part);
         }
     }
 
-    fn run(&mut self, now: Time, part: u32) {
+    pub(super) fn run(&mut self, now: Time, part: u32) {
         let seat = self.parts[part as usize].seat;
         let each = Schedule::new(self.job(part), self.ranks(seat)).strands();
         let count = self.job(part).channels * each;
@@ -446,30 +485,55 @@ impl Worker {
         }
     }
 
-    /// Parts whose repetition ended go on, or let others run.
+    /// Parts whose repetition ended go on, or let others run; then the program goes on.
     fn settle_ended(&mut self, now: Time) {
-        while let Some(part) = self.ended.pop() {
-            let repeat = self.job(part).repeat;
-            let this = &mut self.parts[part as usize];
-            this.times.push([this.begun, now]);
-            if (this.times.len() as u32) < repeat {
-                self.compute(now, part);
-                continue;
+        loop {
+            while let Some(part) = self.ended.pop() {
+                self.settle_repetition(now, part);
             }
-            this.state = PartState::Done;
-            let (seat, dependents) = (this.seat, std::mem::take(&mut this.dependents));
-            self.left -= 1;
-            for dependent in &dependents {
-                self.release(now, *dependent);
+            if !self.follow(now) {
+                return;
             }
-            let seat = &mut self.seats[seat as usize];
-            seat.turn += 1;
-            let next = seat.parts.get(seat.turn).copied();
-            if let Some(next) =
-                next.filter(|part| self.parts[*part as usize].state == PartState::Queued)
-            {
+        }
+    }
+
+    /// A repetition of a part has ended.
+    fn settle_repetition(&mut self, now: Time, part: u32) {
+        let repeat = self.job(part).repeat;
+        let this = &mut self.parts[part as usize];
+        this.times.push([this.begun, now]);
+        let is_last = this.times.len() as u32 >= repeat;
+        if this.is_programmed {
+            let seat = &mut self.seats[this.seat as usize];
+            seat.queue.pop_front();
+            let is_queued = seat.queue.contains(&part);
+            this.state = match (is_last, is_queued) {
+                (true, _) => PartState::Done,
+                (false, true) => PartState::Queued,
+                (false, false) => PartState::Waits,
+            };
+            self.left -= usize::from(is_last);
+            if let Some(next) = seat.queue.front().copied() {
                 self.run(now, next);
             }
+            return;
+        }
+        if !is_last {
+            return self.compute(now, part);
+        }
+        this.state = PartState::Done;
+        let (seat, dependents) = (this.seat, std::mem::take(&mut this.dependents));
+        self.left -= 1;
+        for dependent in &dependents {
+            self.release(now, *dependent);
+        }
+        let seat = &mut self.seats[seat as usize];
+        seat.turn += 1;
+        let next = seat.parts.get(seat.turn).copied();
+        if let Some(next) =
+            next.filter(|part| self.parts[*part as usize].state == PartState::Queued)
+        {
+            self.run(now, next);
         }
     }
 
