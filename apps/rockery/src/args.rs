@@ -155,6 +155,10 @@ pub(crate) struct Sim {
     /// Check the file, print how many hosts, switches, links and queue pairs it describes, and run nothing.
     #[arg(long)]
     pub(crate) check: bool,
+    /// Print the formulas of the file's models with their numbers: parameters, operations, and what ranks
+    /// exchange; and run nothing.
+    #[arg(long, conflicts_with_all = ["check", "points", "fail_on"])]
+    pub(crate) explain: bool,
     /// JSON file for all results; `-`, or no name, is standard output.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub(crate) json: Option<PathBuf>,

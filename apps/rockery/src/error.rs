@@ -324,6 +324,9 @@ pub(crate) enum Error {
     /// An option for one run with a sweep of several.
     #[error("{0} is for one run: choose one of the sweep with --point NUMBER")]
     OneRunOnly(&'static str),
+    /// Formulas are asked for, and there are none.
+    #[error("{0} has no [[model]]: --explain prints the formulas of models")]
+    NoModel(PathBuf),
     /// An input file would be overwritten.
     #[error("{0}: this file is read for this run, and would be overwritten: choose another name")]
     OutputIsInput(PathBuf),
@@ -398,6 +401,7 @@ impl Error {
             | Self::Subnet(_)
             | Self::NoInfiniband(_)
             | Self::NotOnInfiniband(_)
+            | Self::NoModel(_)
             | Self::Scenario(_)
             | Self::Findings(_)
             | Self::CommandsFailed { .. } => 1,

@@ -56,7 +56,8 @@ pub(crate) fn act(sim: &Sim) -> Result<ExitCode, Error> {
     }
     let points = document.fields()?.points().map_err(Error::SweepTooLarge)?;
     if sim.points {
-        return print_points(&points).map(|()| ExitCode::SUCCESS);
+        let numbered: Vec<(usize, &Point)> = points.iter().enumerate().collect();
+        return print_points(&numbered).map(|()| ExitCode::SUCCESS);
     }
     let all = points.clone();
     let points = chosen(sim, points)?;
@@ -72,6 +73,9 @@ pub(crate) fn act(sim: &Sim) -> Result<ExitCode, Error> {
     check_sweep(&document, &all, &mut files.reader())?;
     if sim.check {
         return check_points(&document, &points, &files).map(|()| ExitCode::SUCCESS);
+    }
+    if sim.explain {
+        return explain(sim, &document, &points, &files).map(|()| ExitCode::SUCCESS);
     }
     let plan = runs::RunPlan {
         sim,
@@ -101,8 +105,8 @@ fn failing<'a>(sim: &Sim, reports: impl IntoIterator<Item = &'a Report>) -> usiz
         .sum()
 }
 
-fn print_points(points: &[Point]) -> Result<(), Error> {
-    for (number, point) in points.iter().enumerate() {
+fn print_points(points: &[(usize, &Point)]) -> Result<(), Error> {
+    for (number, point) in points {
         let settings: Vec<String> = point
             .iter()
             .map(|(path, value)| format!("{path}={value}"))
@@ -157,6 +161,28 @@ fn check_points(
         counted(experiment.workloads.len() as u64, "workload", "workloads"),
         counted(points.len() as u64, "run", "runs")
     ))
+}
+
+/// Prints the formulas of models; in a sweep, those of each run.
+fn explain(
+    sim: &Sim,
+    document: &Document,
+    points: &[(usize, Point)],
+    files: &Files,
+) -> Result<(), Error> {
+    for (number, point) in points {
+        let experiment = runs::experiment(document, point, files)?;
+        if experiment.models.is_empty() {
+            return Err(Error::NoModel(sim.file.clone()));
+        }
+        if points.len() > 1 {
+            print_points(&[(*number, point)])?;
+        }
+        for model in &experiment.models {
+            output::line(format_args!("{}", model.explanation.trim_end()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Names what has no effect, and the lines of vendors' configurations that the run leaves out.
