@@ -7,6 +7,8 @@ use crate::lines::{Line, Lines};
 use crate::servers::side_by_side;
 use crate::{ImportError, Input};
 use fabric::Span;
+use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// The one order of passes that is read: forward through all layers, then back.
 const POLICY: &str = "HYBRID_TRANSFORMER_FWD_IN_BCKWD";
@@ -111,6 +113,11 @@ impl Division {
         })
     }
 
+    /// All ranks.
+    fn ranks(self) -> usize {
+        self.tensor * self.data * self.stages
+    }
+
     /// The groups of a kind: their ranks.
     fn groups(self, among: Among) -> Vec<Vec<usize>> {
         let Self {
@@ -178,7 +185,7 @@ pub(super) fn read(
         division,
         job: Job::default(),
         pending: Span::ZERO,
-        last: Vec::new(),
+        last: vec![None; division.ranks()],
     };
     writer.write(&layers).map_err(|what| head.error(what))?;
     writer.end();
@@ -230,15 +237,8 @@ struct Writer<'a> {
     job: Job,
     /// What was computed since the last collective.
     pending: Span,
-    /// What is waited for next: the last collective in each of its groups.
-    last: Vec<Ended>,
-}
-
-/// A collective, and the ranks that wait for its end.
-#[derive(Debug)]
-struct Ended {
-    name: String,
-    ranks: Vec<usize>,
+    /// By rank, the collective that it waits for next.
+    last: Vec<Option<Rc<str>>>,
 }
 
 impl Writer<'_> {
@@ -272,12 +272,12 @@ impl Writer<'_> {
                     "more than {STEPS_MAX} collectives: each group of ranks has one for each layer and pass"
                 ));
             }
-            let mut ended = Vec::new();
+            let mut last = self.last.clone();
             for (number, ranks) in groups.into_iter().enumerate() {
                 let group = self.group(sent.among, number, &ranks);
-                let name = format!("{name}.{number}");
+                let name: Rc<str> = format!("{name}.{number}").into();
                 self.job.steps.push(Step::Collective(Collective {
-                    name: name.clone(),
+                    name: name.to_string(),
                     kind: sent.kind,
                     group,
                     bytes: sent.bytes,
@@ -285,11 +285,13 @@ impl Writer<'_> {
                     after: self.waited_for(&ranks),
                     compute: self.pending,
                 }));
-                ended.push(Ended { name, ranks });
+                for rank in ranks {
+                    last[rank] = Some(Rc::clone(&name));
+                }
             }
             self.pending = Span::ZERO;
             if is_waited_for {
-                self.last = ended;
+                self.last = last;
             }
         }
         Ok(())
@@ -300,8 +302,7 @@ impl Writer<'_> {
         if self.pending.0 == 0 {
             return;
         }
-        let ranks = self.division.tensor * self.division.data * self.division.stages;
-        for rank in 0..ranks {
+        for rank in 0..self.last.len() {
             let computing = Computing {
                 name: format!("end.{rank}"),
                 rank,
@@ -315,13 +316,10 @@ impl Writer<'_> {
 
     /// The last collectives that some of these ranks took part in.
     fn waited_for(&self, ranks: &[usize]) -> Vec<String> {
-        // Ranks of a group are in order.
-        let is_among = |rank: &usize| ranks.binary_search(rank).is_ok();
-        let ended = self
-            .last
-            .iter()
-            .filter(|ended| ended.ranks.iter().any(is_among));
-        ended.map(|ended| ended.name.clone()).collect()
+        let mut seen = BTreeSet::new();
+        let last = ranks.iter().filter_map(|rank| self.last[*rank].as_ref());
+        let names = last.filter(|name| seen.insert(Rc::clone(name)));
+        names.map(|name| name.to_string()).collect()
     }
 
     /// The name of a group, which is there from its first collective on.
