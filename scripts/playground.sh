@@ -7,7 +7,7 @@ out=$(realpath -m "${1:-$root/dist/playground}")
 cd "$root"
 target=wasm32-unknown-unknown
 # Of everything together: a page that opens at once.
-bytes_max=3700000
+bytes_max=3900000
 die() { echo "playground: $*" >&2; exit 1; }
 
 if [[ ! -d $(rustc --print target-libdir --target $target) ]]; then
