@@ -264,6 +264,16 @@ struct LoadedLab {
     listeners: Vec<Child>,
 }
 
+/// Probes of a test at most, of four seconds for each load.
+const PROBES: u32 = 5;
+
+/// Whether a sender was late with a tenth of its packets.
+fn is_late(page: &Value) -> bool {
+    let number = |load: &Value, field: &str| load[field].as_u64().unwrap_or(0);
+    let mut loads = page["load"].as_array().into_iter().flatten();
+    loads.any(|load| 10 * number(load, "late") > number(load, "due"))
+}
+
 const SWITCH: &str = "
 title = \"probe\"
 duration = \"1ms\"
@@ -396,7 +406,19 @@ impl LoadedLab {
         self.probe_with(&[])
     }
 
+    /// Once more where the machine had no time for the senders: rules do not judge what was sent late.
     fn probe_with(&self, more: &[&str]) -> (Value, Vec<String>) {
+        let mut found = self.probe_once(more);
+        for _ in 1..PROBES {
+            if !is_late(&found.0) {
+                break;
+            }
+            found = self.probe_once(more);
+        }
+        found
+    }
+
+    fn probe_once(&self, more: &[&str]) -> (Value, Vec<String>) {
         let words = [
             "lab",
             "exec",
