@@ -74,6 +74,10 @@ pub(super) fn with_programs(
         let within = target.parent().unwrap_or(&tree);
         fs::create_dir_all(within).map_err(Error::file(within))?;
         fs::copy(program, &target).map_err(Error::file(*program))?;
+        // Debug information is most of the size, and a guest has room for half of its memory: of a
+        // program that does not fit only the beginning would be there.
+        let target = target.to_string_lossy();
+        system::call(&["strip", "--strip-debug", &target])?;
     }
     let initrd = folder.join("initrd");
     // An archive that is not compressed has to begin at a multiple of four.
