@@ -16,6 +16,8 @@ macro_rules! files {
 pub(crate) const FILES: &[(&str, &str)] = files!(
     "around.toml",
     "collectives/all-reduce.toml",
+    "collectives/gpt-13b.toml",
+    "collectives/gpt.toml",
     "collectives/slow-link.toml",
     "collectives/step.toml",
     "collectives/trees.toml",
