@@ -113,7 +113,7 @@ impl Division {
         })
     }
 
-    /// All ranks.
+    /// The number of all ranks, over all stages.
     fn ranks(self) -> usize {
         self.tensor * self.data * self.stages
     }
