@@ -114,6 +114,13 @@ impl<'a> Bth<'a> {
     }
 }
 
+/// Sets the pad count (0 to 3) of transport headers that were encoded before their payload was known.
+pub fn set_pad(header: &mut [u8], pad: u8) {
+    if let Some(flags) = header.get_mut(1) {
+        *flags = *flags & !(3 << 4) | (pad & 3) << 4;
+    }
+}
+
 /// The header of `packet` with the opcode and the pad count (0 to 3) that the codec chose.
 #[inline]
 pub(crate) const fn to_bytes(packet: &Packet, opcode: u8, pad: u8) -> [u8; BTH_SIZE] {
@@ -178,6 +185,11 @@ mod tests {
         );
         let view = Bth(&bytes);
         assert_eq!((view.opcode(), view.pad(), view.version()), (4, 1, 0));
+        let mut padded = bytes;
+        set_pad(&mut padded, 3);
+        assert_eq!(Bth(&padded).pad(), 3);
+        set_pad(&mut padded, 1);
+        assert_eq!(padded, bytes);
         assert!(view.solicited() && view.migreq() && view.fecn() && view.becn() && view.ack_req());
         assert_eq!(
             (view.dest(), view.psn(), view.pkey()),

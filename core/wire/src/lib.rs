@@ -48,7 +48,7 @@ pub mod smb;
 pub mod traffic_class;
 pub mod udp;
 
-pub use bth::Bth;
+pub use bth::{Bth, set_pad};
 pub use codec::{EncodeError, ParseError, pad_of};
 pub use ethernet::{Ethernet, MacAddress, VlanTag};
 pub use ethertype::EtherType;

@@ -20,10 +20,6 @@ use wire::{Identification, TrafficClass};
 /// Packets that are kept between two writes at most.
 pub(crate) const CAPTURED_MAX: usize = 1 << 16;
 
-/// Where the pad count is in a base transport header: its byte, and its bits there.
-const PAD_AT: usize = 1;
-const PAD_SHIFT: u8 = 4;
-
 /// A capture that runs.
 #[derive(Debug)]
 pub(crate) struct Capture {
@@ -151,15 +147,12 @@ pub(crate) fn rdma_frame(
     headers.set_transport_length((transport.len() + payload.len() + pad) as u16);
     let mut bytes = [0; FRAME_HEADERS_MAX];
     let length = headers.encode(&mut bytes);
-    let mut frame = bytes[..length].to_vec();
-    frame.extend_from_slice(transport);
-    frame.extend_from_slice(payload);
-    frame.resize(frame.len() + pad, 0);
-    if let Some(flags) = frame.get_mut(length + PAD_AT) {
-        *flags |= (pad as u8) << PAD_SHIFT;
-    }
+    let mut body = [transport, payload].concat();
+    body.resize(body.len() + pad, 0);
+    wire::set_pad(&mut body, pad as u8);
     let mut icrc = headers.icrc();
-    icrc.transport(&frame[length..]);
+    icrc.transport(&body);
+    let mut frame = [&bytes[..length], &body].concat();
     frame.extend_from_slice(&icrc.finish());
     frame
 }

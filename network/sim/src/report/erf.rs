@@ -15,9 +15,6 @@ const LINK_PACKET: u8 = 25;
 const HEADER_BYTES: usize = 16;
 /// The flag of records whose length varies.
 const VARIES: u8 = 4;
-/// Where the pad count is in a base transport header: its byte, and its bits there.
-const PAD_AT: usize = 1;
-const PAD_SHIFT: u8 = 4;
 
 /// How a packet of a subnet is addressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,9 +46,7 @@ impl SubnetAddress {
         let pad = wire::pad_of(payload.len());
         let mut body = [transport, payload].concat();
         body.resize(body.len() + usize::from(pad), 0);
-        if let Some(flags) = body.get_mut(PAD_AT) {
-            *flags |= pad << PAD_SHIFT;
-        }
+        wire::set_pad(&mut body, pad);
         let global = self.global.map(|global| {
             Ipv6 {
                 traffic_class: TrafficClass(global.traffic_class),
