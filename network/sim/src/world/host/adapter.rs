@@ -293,25 +293,36 @@ impl Host {
         self.send_more(now, context);
     }
 
+    /// Sends what waits at the port, if the port is free. Returns the next moment at which more may leave.
+    #[inline]
+    pub(super) fn send_waiting(
+        &mut self,
+        now: Time,
+        kind: &Kind,
+        context: &mut Context<'_>,
+    ) -> Time {
+        self.egress.end_pauses(now);
+        if !self.egress.has_more() || self.egress.free_at() > now {
+            return Time::NEVER;
+        }
+        let next = self
+            .egress
+            .next(now, &kind.profile, context.packets, &mut self.random);
+        match next {
+            Next::Packet { id, end } => context.links.send(self.lane, id, end, context.packets),
+            Next::Pause { frame, end } => context.links.send_pause(self.lane, frame, end),
+            Next::Wait(at) => return at,
+            // Ports with lanes have their own way to send.
+            Next::Idle | Next::Credits { .. } | Next::Expired { .. } => {}
+        }
+        Time::NEVER
+    }
+
     #[inline]
     fn send_more(&mut self, now: Time, context: &mut Context<'_>) {
         let kinds = context.kinds;
         let kind = &kinds[usize::from(self.kind)];
-        // The next moment at which more may leave.
-        let mut wake = Time::NEVER;
-        self.egress.end_pauses(now);
-        if self.egress.has_more() && self.egress.free_at() <= now {
-            let next = self
-                .egress
-                .next(now, &kind.profile, context.packets, &mut self.random);
-            match next {
-                Next::Packet { id, end } => context.links.send(self.lane, id, end, context.packets),
-                Next::Pause { frame, end } => context.links.send_pause(self.lane, frame, end),
-                Next::Wait(at) => wake = at,
-                // Ports with lanes have their own way to send.
-                Next::Idle | Next::Credits { .. } | Next::Expired { .. } => {}
-            }
-        }
+        let mut wake = self.send_waiting(now, kind, context);
         self.resume_classes();
         let mut readable_at = self
             .pcie

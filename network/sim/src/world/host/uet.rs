@@ -6,7 +6,7 @@ use super::{Attachment, Context, Host, Kind};
 use crate::world::event_key::{EventKey, EventKind};
 use crate::world::link_direction::{Content, TransportHeaders};
 use crate::world::uet::{Header, Incoming, Outgoing};
-use fabric::{Next, Packet, PacketKind, Time};
+use fabric::{Packet, PacketKind, Time};
 use rnic::Status;
 use wire::Qpn;
 
@@ -64,19 +64,7 @@ impl Host {
     pub(super) fn pump_uet(&mut self, now: Time, context: &mut Context<'_>) {
         let kinds = context.kinds;
         let kind = &kinds[usize::from(self.kind)];
-        let mut wake = Time::NEVER;
-        self.egress.end_pauses(now);
-        if self.egress.has_more() && self.egress.free_at() <= now {
-            let next = self
-                .egress
-                .next(now, &kind.profile, context.packets, &mut self.random);
-            match next {
-                Next::Packet { id, end } => context.links.send(self.lane, id, end, context.packets),
-                Next::Pause { frame, end } => context.links.send_pause(self.lane, frame, end),
-                Next::Wait(at) => wake = at,
-                Next::Idle | Next::Credits { .. } | Next::Expired { .. } => {}
-            }
-        }
+        let mut wake = self.send_waiting(now, kind, context);
         let paused = self.send_uet_data(now, kind, context);
         let pending = self
             .uet
