@@ -250,9 +250,16 @@ impl Destination {
             Some(folder) => {
                 fs::create_dir_all(folder).map_err(Error::file(folder))?;
                 let path = folder.join("fabric.toml");
-                write(&path, &imported.fabric)?;
-                for list in &imported.lists {
-                    write(&folder.join(&list.name), &list.text)?;
+                let lists = imported.lists.iter();
+                let lists = lists.map(|list| (folder.join(&list.name), &list.text));
+                let files: Vec<(PathBuf, &String)> =
+                    lists.chain([(path.clone(), &imported.fabric)]).collect();
+                // Nothing is written where a part of it could not be.
+                if let Some((there, _)) = files.iter().find(|(path, _)| path.exists()) {
+                    return Err(Error::IsThere(there.clone()));
+                }
+                for (path, text) in files {
+                    write(&path, text)?;
                 }
                 output::print(format_args!("rockery sim {}\n", path.display()))?;
             }
