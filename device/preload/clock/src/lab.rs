@@ -47,6 +47,7 @@ static LOOK: extern "C" fn() = {
 };
 
 /// Reads the variable. Without a valid one, the program uses the machine's clocks.
+#[inline(never)]
 fn look() -> i64 {
     let parsed = environment::with_value(VARIABLE, |value| parse(value.to_str().ok()?)).flatten();
     let slowdown = match parsed {

@@ -221,6 +221,7 @@ replace! {
 ///
 /// # Safety
 /// `accepted` is an rsocket without a descriptor of the program.
+#[inline(never)]
 unsafe fn stand_for(accepted: c_int, flags: c_int) -> c_int {
     // SAFETY: numbers, and an rsocket of ours.
     unsafe {
@@ -243,6 +244,7 @@ unsafe fn stand_for(accepted: c_int, flags: c_int) -> c_int {
 
 /// # Safety
 /// As for `sendfile(2)`.
+#[inline(never)]
 unsafe fn send_file(rsocket: c_int, from: c_int, offset: *mut libc::off_t, count: usize) -> isize {
     let mut piece = vec![0_u8; PIECE_BYTES.min(count)];
     let mut sent = 0;

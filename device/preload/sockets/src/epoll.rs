@@ -272,6 +272,27 @@ fn without_wakeup(epoll: &Epoll, events: &mut [epoll_event], count: usize) -> us
     count - 1
 }
 
+/// Waits once if the epoll has rsockets; `None` if it has none.
+#[inline(never)]
+fn wait_for_rsockets(
+    number: c_int,
+    events: &mut [epoll_event],
+    left: Option<Duration>,
+) -> Option<c_int> {
+    let epoll = find(number)?;
+    Some(wait_once(number, &epoll, events, milliseconds(left)))
+}
+
+/// Removes the wake-up event from what a wait in the kernel returned, where the first rsocket was added
+/// meanwhile.
+#[inline(never)]
+fn without_first_wakeup(number: c_int, events: &mut [epoll_event], returned: c_int) -> c_int {
+    match (find(number), usize::try_from(returned)) {
+        (Some(epoll), Ok(count)) => without_wakeup(&epoll, events, count) as c_int,
+        _ => returned,
+    }
+}
+
 /// # Safety
 /// `events` has room for `most` events.
 unsafe fn wait(number: c_int, events: *mut epoll_event, most: c_int, time_ms: c_int) -> c_int {
@@ -284,29 +305,14 @@ unsafe fn wait(number: c_int, events: *mut epoll_event, most: c_int, time_ms: c_
     };
     loop {
         let left = limit.map(|limit| limit.saturating_duration_since(Instant::now()));
-        let found = find(number);
         // SAFETY: by this function's contract, `events` has room for `most` events.
-        let count = unsafe {
-            match &found {
-                Some(epoll) => {
-                    let events = core::slice::from_raw_parts_mut(events, room);
-                    wait_once(number, epoll, events, milliseconds(left))
-                }
-                None => {
-                    real::epoll_pwait(number, events, most, milliseconds(left), core::ptr::null())
-                }
-            }
-        };
-        let count = match (found.is_some(), find(number), usize::try_from(count)) {
-            // The first rsocket was added while this thread waited in the kernel.
-            (false, Some(epoll), Ok(count)) => {
-                // SAFETY: by this function's contract, `events` has room for `most` events; the kernel wrote
-                // `count` of them.
-                let events = unsafe { core::slice::from_raw_parts_mut(events, room) };
-                without_wakeup(&epoll, events, count) as c_int
-            }
-            _ => count,
-        };
+        let all = unsafe { core::slice::from_raw_parts_mut(events, room) };
+        let count = wait_for_rsockets(number, all, left).unwrap_or_else(|| {
+            let (signals, time_ms) = (core::ptr::null(), milliseconds(left));
+            // SAFETY: by this function's contract, `events` has room for `most` events.
+            let returned = unsafe { real::epoll_pwait(number, events, most, time_ms, signals) };
+            without_first_wakeup(number, all, returned)
+        });
         if count != 0 || left.is_some_and(|left| left.is_zero()) {
             return count;
         }

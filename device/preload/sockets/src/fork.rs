@@ -29,6 +29,7 @@ const READY: [u8; 4] = [0; 4];
 ///
 /// # Safety
 /// `fd` is a pending connection of the program.
+#[inline(never)]
 pub(crate) unsafe fn establish(fd: c_int) {
     // Two threads may use the connection for the first time at once.
     static ESTABLISHING: Mutex<()> = Mutex::new(());

@@ -48,6 +48,7 @@ pub(crate) unsafe fn with_signals<T>(signals: *const sigset_t, wait: impl FnOnce
 }
 
 /// Waits for descriptors of the program, some of which are rsockets'.
+#[inline(never)]
 fn wait(asked: &mut [pollfd], time_ms: c_int) -> c_int {
     let standing = |asked: &pollfd| pollfd {
         fd: table::rsocket(asked.fd).unwrap_or(asked.fd),
@@ -85,6 +86,7 @@ const ENDS: i16 = libc::POLLHUP | libc::POLLERR;
 
 /// # Safety
 /// As for `select(2)`.
+#[inline(never)]
 unsafe fn select_by_poll(
     count: c_int,
     sets: [*mut fd_set; 3],

@@ -27,7 +27,7 @@ fn within<T>(call: impl FnOnce() -> T) -> T {
 macro_rules! rsockets {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => {
         struct Functions {
-            $($name: unsafe extern "C" fn($($type),*) -> $ret,)*
+            $($name: unsafe extern "C-unwind" fn($($type),*) -> $ret,)*
         }
 
         impl Functions {
@@ -42,7 +42,7 @@ macro_rules! rsockets {
                         if symbol.is_null() {
                             return None;
                         }
-                        type Function = unsafe extern "C" fn($($type),*) -> $ret;
+                        type Function = unsafe extern "C-unwind" fn($($type),*) -> $ret;
                         // SAFETY: librdmacm has a function of this type under this name (rdma/rsocket.h).
                         unsafe { core::mem::transmute::<*mut c_void, Function>(symbol) }
                     },)*

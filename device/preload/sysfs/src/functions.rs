@@ -15,30 +15,36 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 /// A variadic or opaque argument, which is only passed on.
 type Pointer = *mut c_void;
 
-/// Calls `with` with the translated path.
+/// The path to pass on: the translated one, in `room`, or the program's.
 ///
 /// # Safety
 /// `path` is NULL or ends with a zero.
-unsafe fn at<T>(path: *const c_char, with: impl FnOnce(*const c_char) -> T) -> T {
+unsafe fn passed_on(path: *const c_char, room: &mut Path) -> *const c_char {
     if path.is_null() {
-        return with(path);
+        return path;
     }
-    let mut room = Path::new();
     // SAFETY: by this function's contract, `path` is NULL or ends with a zero.
-    match translated(unsafe { CStr::from_ptr(path) }, &mut room) {
+    match translated(unsafe { CStr::from_ptr(path) }, room) {
         Some(there) => {
-            counters::refresh(there, folder().unwrap_or_default());
-            subnet::refresh(there, folder().unwrap_or_default());
-            with(there.as_ptr())
+            refresh(there);
+            there.as_ptr()
         }
-        None => with(path),
+        None => path,
     }
+}
+
+/// Writes the present values of files below a translated path.
+#[inline(never)]
+fn refresh(there: &CStr) {
+    counters::refresh(there, folder().unwrap_or_default());
+    subnet::refresh(there, folder().unwrap_or_default());
 }
 
 /// Opens a device file of the InfiniBand subnet; `None` for a path that is none.
 ///
 /// # Safety
 /// The path is NULL or ends with a zero.
+#[inline(never)]
 unsafe fn device_file(path: *const c_char, flags: c_int) -> Option<c_int> {
     if path.is_null() {
         return None;
@@ -64,11 +70,11 @@ macro_rules! functions {
         /// As for the C library's function.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[cfg_attr(test, allow(dead_code))]
-        pub(crate) unsafe extern "C" fn $name(
+        pub(crate) unsafe extern "C-unwind" fn $name(
             $($before: $before_type,)* path: *const c_char $(, $after: $after_type)*
         ) -> $ret {
             type Original =
-                unsafe extern "C" fn($($before_type,)* *const c_char $(, $after_type)*) -> $ret;
+                unsafe extern "C-unwind" fn($($before_type,)* *const c_char $(, $after_type)*) -> $ret;
             const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                 Ok(name) => name,
                 Err(_) => c"",
@@ -82,10 +88,10 @@ macro_rules! functions {
             // the arguments.
             unsafe {
                 let original = core::mem::transmute::<Pointer, Original>(original);
-                at(path, |path| {
-                    $(if let Some(file) = $opens(path, $flags) { return file; })?
-                    original($($before,)* path $(, $after)*)
-                })
+                let mut room = Path::new();
+                let path = passed_on(path, &mut room);
+                $(if let Some(file) = $opens(path, $flags) { return file; })?
+                original($($before,)* path $(, $after)*)
             }
         }
     )*};

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 
 replace! {
     fn ioctl(file: c_int, command: c_ulong, argument: *mut c_void) -> c_int {
-        if subnet::may_be_call(command) && management::is_file(file) {
+        if subnet::may_be_call(command) && subnet::is_file(file) {
             return called(file, command, argument);
         }
         real::ioctl(file, command, argument)
@@ -41,6 +41,7 @@ replace! {
 
 /// # Safety
 /// The argument has as many bytes as the number of the call says.
+#[inline(never)]
 unsafe fn called(file: c_int, command: c_ulong, argument: *mut c_void) -> c_int {
     let length = subnet::argument_bytes(command);
     let mut none = [];
@@ -63,6 +64,7 @@ unsafe fn called(file: c_int, command: c_ulong, argument: *mut c_void) -> c_int 
 ///
 /// # Safety
 /// So many bytes can be written.
+#[inline(never)]
 unsafe fn received(file: c_int, to: *mut c_void, room: usize) -> isize {
     let (in_file, length) = match management::next_record(file) {
         Ok(Next::InSocket(length)) => (None, length),
@@ -107,6 +109,7 @@ unsafe fn received(file: c_int, to: *mut c_void, room: usize) -> isize {
 ///
 /// # Safety
 /// So many bytes can be read.
+#[inline(never)]
 unsafe fn written(file: c_int, from: *const c_void, length: usize) -> isize {
     if length < subnet::RECORD_BYTES_MIN || from.is_null() {
         set_errno(libc::EINVAL);

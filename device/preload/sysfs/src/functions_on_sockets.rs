@@ -33,10 +33,7 @@ replace! {
 
     fn sendmsg(socket: c_int, message: *const libc::msghdr, flags: c_int) -> isize {
         if netlink::is_given(socket) && !message.is_null() {
-            return match &joined(&*message) {
-                Some(request) => reported(netlink::answer(socket, request), request.len()),
-                None => too_long(),
-            };
+            return answered_pieces(socket, &*message);
         }
         real::sendmsg(socket, message, flags)
     }
@@ -65,7 +62,19 @@ unsafe fn joined(message: &libc::msghdr) -> Option<Vec<u8>> {
 }
 
 /// # Safety
+/// Every piece of the message is readable.
+#[inline(never)]
+unsafe fn answered_pieces(socket: c_int, message: &libc::msghdr) -> isize {
+    // SAFETY: by this function's contract, every piece of the message is readable.
+    match &unsafe { joined(message) } {
+        Some(request) => reported(netlink::answer(socket, request), request.len()),
+        None => too_long(),
+    }
+}
+
+/// # Safety
 /// So many bytes are readable.
+#[inline(never)]
 unsafe fn answered(socket: c_int, bytes: *const c_void, length: usize) -> isize {
     if length > REQUEST_BYTES_MAX {
         return too_long();

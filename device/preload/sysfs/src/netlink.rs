@@ -35,6 +35,7 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// A socket instead of the kernel's; `None` if there is no view, or no socket can be created.
+#[inline(never)]
 pub(crate) fn open(kind: c_int) -> Option<RawFd> {
     crate::translate::folder()?;
     // SAFETY: numbers only.
@@ -59,6 +60,7 @@ pub(crate) fn is_given(socket: RawFd) -> bool {
         })
 }
 
+#[inline(never)]
 fn cookie(socket: RawFd) -> u64 {
     link::unix::cookie(socket).unwrap_or_default()
 }

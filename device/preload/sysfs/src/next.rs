@@ -1,4 +1,9 @@
 //! The C library's functions and those that replace them, for libraries that are preloaded.
+//!
+//! A thread that is cancelled (`pthread_cancel(3)`) in the C library's function is unwound from there,
+//! through the function here that called it. Both have the ABI `C-unwind` for that. Packages have another
+//! unwinder than the C library's, which must not meet a frame of Rust that has something to clean up: what
+//! does is in a function of its own, which is never inlined and calls no cancellation point of the program.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -95,7 +100,7 @@ macro_rules! real {
             if original.is_null() {
                 return $crate::next::missing::<$ret>();
             }
-            type Original = unsafe extern "C" fn($($type),*) -> $ret;
+            type Original = unsafe extern "C-unwind" fn($($type),*) -> $ret;
             // SAFETY: the C library's function of this name has this signature; variadic ones take their
             // argument where one that is always there would be.
             unsafe { core::mem::transmute::<*mut core::ffi::c_void, Original>(original)($($arg),*) }
@@ -117,7 +122,7 @@ macro_rules! replace {
         /// As for the C library's function.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[cfg_attr(test, allow(dead_code))]
-        pub(crate) unsafe extern "C" fn $name($($arg: $type),*) -> $ret {
+        pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $ret {
             // SAFETY: the caller owes the C library's function the same arguments.
             unsafe { $body }
         }

@@ -75,9 +75,11 @@ fn place(file: RawFd) -> Option<(&'static AtomicU64, u64)> {
 
 /// Whether a descriptor is an open umad file. The answer for descriptors that never were is one load.
 pub(crate) fn is_umad(file: RawFd) -> bool {
-    if !ANY.load(Ordering::Acquire) {
-        return false;
-    }
+    ANY.load(Ordering::Acquire) && is_open_umad(file)
+}
+
+#[inline(never)]
+fn is_open_umad(file: RawFd) -> bool {
     let Some((word, bit)) = place(file) else {
         return management::is_file(file);
     };
@@ -89,6 +91,12 @@ pub(crate) fn is_umad(file: RawFd) -> bool {
         word.fetch_and(!bit, Ordering::Relaxed);
     }
     is_file
+}
+
+/// Whether a descriptor is a umad file of any process.
+#[inline(never)]
+pub(crate) fn is_file(file: RawFd) -> bool {
+    management::is_file(file)
 }
 
 /// The group of the calls of umad files, in the number of a call.

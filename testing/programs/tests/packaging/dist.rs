@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use programs::probe::Probe;
 use programs::{Distribution, Machine, Namespace, Packages, perftest};
 use tempfile::TempDir;
 
@@ -127,6 +128,31 @@ fn the_deb_installs_runs_and_goes() {
             assert!(!root.root().join(path).exists(), "{name}: {path} is left");
         }
     });
+}
+
+/// Packages have an unwinder of their own, and the C library's ends threads that are cancelled, as iperf3
+/// 3.18 ends its own. Builds of cargo alone have the C library's.
+#[test]
+fn threads_are_cancelled_in_calls_that_preloaded_libraries_pass_on() {
+    let probe = Probe::compile_with("cc", "cancelled_calls", &["-pthread"]).expect("it compiles");
+    let built = Packages::built();
+    for library in ["sysfs", "sockets", "clock"] {
+        let library = built.join(format!("libpreload_{library}.so"));
+        assert!(library.exists(), "{}", library.display());
+        let ran = Command::new(probe.path())
+            .env("LD_PRELOAD", &library)
+            // So that the clock's waits are converted: epoch, slowdown and wall.
+            .env("ROCKERY_LAB_CLOCK", "1,2,1")
+            .output()
+            .expect("it starts");
+        let told = String::from_utf8_lossy(&ran.stdout);
+        assert!(
+            ran.status.success() && told.ends_with("right\n"),
+            "{}: {}\n{told}",
+            library.display(),
+            ran.status
+        );
+    }
 }
 
 #[test]
