@@ -15,6 +15,7 @@ use crate::source_ports::{PORTS, SourcePorts, index_of};
 use crate::sys::memory;
 use link::udp::{QPN_BITS, Route, SEGMENTS_MAX, SEND_BYTES_MAX, Socket};
 use rnic::{Fault, Gather, Gid, Path, Sink};
+use std::io;
 use std::sync::Arc;
 use wire::icrc::ICRC_SIZE;
 use wire::opcode::MAX_HEADERS;
@@ -147,48 +148,69 @@ impl Transmitter {
 
     fn flush_batch(&mut self, index: usize) {
         self.filled &= !(1 << index);
-        let batch = &mut self.batches[index];
-        let bytes = batch.staging.get(..batch.length).unwrap_or_default();
-        let segments = batch.segments as u64;
+        let segments = self.batches[index].segments as u64;
         self.counters.sends += 1;
         self.counters.sent_datagrams += segments;
-        let observed = batch.way.as_ref().filter(|way| {
-            let observer = self.observer.as_mut();
-            !observer.is_some_and(|observer| observer.observe(way, bytes, batch.segment))
-        });
-        if let Some(Way {
-            socket,
-            port,
-            route,
-            ..
-        }) = observed
-        {
-            let mut sent = socket.send(route, bytes, batch.segment);
-            // The address may have been removed meanwhile.
-            if let Err(error) = &sent
-                && socket.is_bound_to_address()
-                && matches!(
-                    error.raw_os_error(),
-                    Some(libc::EINVAL | libc::EADDRNOTAVAIL)
-                )
-                && let Some(unbound) = self.sockets.unbound(index, *port)
-            {
-                sent = unbound.send(route, bytes, batch.segment);
-            }
-            if let Err(error) = sent {
-                self.counters.note_send_error(&error, segments);
-                let to = route.destination;
-                tracing::debug!(target: HOST, %to, segments, "packets not sent: {error}");
-                // A route whose checksums only hardware could compute (IPsec, some tunnels): one at a time,
-                // from now on. The lost packets are retransmitted like any others.
-                if segments > 1 && error.raw_os_error() == Some(libc::EIO) {
-                    tracing::warn!(target: HOST, "no UDP segmentation offload on this route: {error}");
-                    self.segments_max = 1;
-                }
-            }
+        if let Err(error) = self.send_batch(index) {
+            self.counters.note_send_error(&error, segments);
+            let to = self.batches[index].way.as_ref();
+            let to = to.map(|way| way.route.destination);
+            tracing::debug!(target: HOST, ?to, segments, "packets not sent: {error}");
         }
+        let batch = &mut self.batches[index];
         (batch.length, batch.segments, batch.closed, batch.bulk) = (0, 0, false, false);
     }
+
+    /// Sends the packets of a batch, unless what observes packets has taken them.
+    fn send_batch(&mut self, index: usize) -> io::Result<()> {
+        let batch = &mut self.batches[index];
+        let packets = batch.staging.get_mut(..batch.length).unwrap_or_default();
+        let Some(way) = batch.way.as_ref() else {
+            return Ok(());
+        };
+        let observer = self.observer.as_mut();
+        if observer.is_some_and(|observer| observer.observe(way, packets, batch.segment)) {
+            return Ok(());
+        }
+        let mut sent = way.socket.send(&way.route, packets, batch.segment);
+        // The address may have been removed meanwhile.
+        let unbound = match sent.as_ref().map_err(io::Error::raw_os_error) {
+            Err(Some(libc::EINVAL | libc::EADDRNOTAVAIL)) if way.socket.is_bound_to_address() => {
+                self.sockets.unbound(index, way.port)
+            }
+            _ => None,
+        };
+        let socket = unbound.as_ref().unwrap_or(&way.socket);
+        if unbound.is_some() {
+            sent = socket.send(&way.route, packets, batch.segment);
+        }
+        // A route whose checksums only hardware could compute: IPsec, some tunnels, and before Linux 6.11
+        // each interface that computes none. One packet at a time, from now on.
+        if let Err(error) = &sent
+            && batch.segments > 1
+            && error.raw_os_error() == Some(libc::EIO)
+        {
+            tracing::warn!(target: HOST, "no UDP segmentation offload on this route: {error}");
+            self.segments_max = 1;
+            self.counters.sends += batch.segments as u64;
+            sent = send_each(socket, way, packets, batch.segment);
+        }
+        sent
+    }
+}
+
+/// Sends the packets of a batch one by one. Their ICRCs are made again: the kernel numbers the packets of a
+/// segmented send in the header of IPv4, which the ICRC covers, and a single packet has the number 0.
+fn send_each(socket: &Socket, way: &Way, packets: &mut [u8], segment: usize) -> io::Result<()> {
+    for packet in packets.chunks_mut(segment) {
+        let (transport, place) = packet.split_at_mut(packet.len().saturating_sub(ICRC_SIZE));
+        let length = transport.len() as u16;
+        let mut icrc = way.flow.seed(length, Identification::ZERO);
+        icrc.transport(transport);
+        place.copy_from_slice(&icrc.finish());
+        socket.send(&way.route, packet, segment)?;
+    }
+    Ok(())
 }
 
 /// The positions of the bits that are set.
@@ -348,5 +370,47 @@ fn envelope<'a>(route: &Route, source_port: u16, flow: &'a Flow) -> Envelope<'a>
         traffic_class: route.traffic_class,
         hop_limit: route.hop_limit,
         flow,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use link::udp::ROCE_PORT;
+    use std::net::{Ipv4Addr, UdpSocket};
+
+    #[test]
+    fn packets_of_a_batch_that_is_not_divided_leave_one_by_one_with_their_own_icrc() {
+        const SEGMENT: usize = 60;
+        let here = Ipv4Addr::new(127, 77, 3, 1);
+        let receiver = UdpSocket::bind((here, ROCE_PORT)).unwrap();
+        let port = 0xf7ff;
+        let socket = Arc::new(Socket::to_send_from(port, None).unwrap());
+        let source = here.to_ipv6_mapped();
+        let way = Way {
+            socket: Arc::clone(&socket),
+            port,
+            route: Route {
+                source,
+                destination: source,
+                interface: 1,
+                traffic_class: 0,
+                hop_limit: 64,
+            },
+            flow: flow_between(source, source, port),
+        };
+        // The last packet of a batch may be shorter.
+        let mut packets: Vec<u8> = (0..2 * SEGMENT + 32).map(|index| index as u8).collect();
+        let sent = packets.clone();
+        send_each(&socket, &way, &mut packets, SEGMENT).unwrap();
+        for expected in sent.chunks(SEGMENT) {
+            let mut buffer = [0; 2 * SEGMENT];
+            let length = receiver.recv(&mut buffer).unwrap();
+            let (transport, icrc) = wire::split_icrc(&buffer[..length]).unwrap();
+            assert_eq!(transport, &expected[..expected.len() - ICRC_SIZE]);
+            let mut single = way.flow.seed(transport.len() as u16, Identification::ZERO);
+            single.transport(transport);
+            assert_eq!(icrc, single.finish());
+        }
     }
 }
