@@ -15,13 +15,16 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 root=$work/root
 mkdir -p "$root"/{bin,sbin,busybox,dev,proc,sys,tmp,run,root,etc}
-release=$(basename "$distribution"/usr/lib/modules/*)
+# Debian 12 has /lib as a folder of its own, later ones have it as a link to /usr/lib.
+modules=$distribution/lib/modules
+release=$(basename "$modules"/*)
+[[ -d $modules/$release ]] || die "$distribution has no kernel with modules"
 depmod -b "$distribution" "$release"
 
 # Modules, each with what it needs. busybox loads those that are not compressed.
-modules=(virtio_pci virtio_net virtio_blk virtio_console 9pnet_virtio 9p ib_uverbs rdma_ucm rdma_rxe
+needed=(virtio_pci virtio_net virtio_blk virtio_console 9pnet_virtio 9p ib_uverbs rdma_ucm rdma_rxe
   crc32_generic)
-for module in "${modules[@]}"; do
+for module in "${needed[@]}"; do
   modprobe -d "$distribution" -S "$release" --show-depends "$module" || die "kernel $release has no $module"
 done | awk '$1 == "insmod" {print $2}' | sort -u | while read -r path; do
   target=$root/lib/modules/$release/${path#*"/$release/"}
@@ -30,10 +33,10 @@ done | awk '$1 == "insmod" {print $2}' | sort -u | while read -r path; do
     *.xz) xz -d "$target" ;;
   esac
 done
-cp "$distribution/usr/lib/modules/$release"/modules.{builtin,builtin.modinfo,order} \
+cp "$modules/$release"/modules.{builtin,builtin.modinfo,order} \
   "$root/lib/modules/$release/"
 depmod -b "$root" "$release"
-cp -L "$distribution/usr/bin/busybox" "$root/bin/busybox"
+cp -L "$distribution/bin/busybox" "$root/bin/busybox"
 ln -s ../bin/busybox "$root/sbin/modprobe"   # what the kernel starts when it needs a module
 install -m 755 "$here/init.sh" "$root/init"
 
