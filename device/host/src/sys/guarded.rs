@@ -38,13 +38,6 @@ mod code {
         fn rockery_guard_failed();
         pub(super) fn rockery_guard_copy(to: *mut u8, from: *const u8, length: usize) -> i32;
         pub(super) fn rockery_guard_word(to: *mut u8, from: *const u8) -> i32;
-        pub(super) fn rockery_guard_add(cell: *mut u8, add: u64, before: *mut u64) -> i32;
-        pub(super) fn rockery_guard_swap(
-            cell: *mut u8,
-            compare: u64,
-            swap: u64,
-            before: *mut u64,
-        ) -> i32;
     }
 
     /// The caught signals, and the handlers that were installed for them before.
@@ -184,7 +177,7 @@ impl Guard {
         let mut before = 0;
         // SAFETY: by this function's contract, which is that of [`Self::copy`]; the address is a multiple of
         // eight.
-        (unsafe { code::rockery_guard_add(cell, add, &mut before) } == 0).then_some(before)
+        (unsafe { assembly::add(cell, add, &mut before) } == 0).then_some(before)
     }
 
     /// Swaps eight bytes if they are as expected; returns the old value.
@@ -194,8 +187,7 @@ impl Guard {
     pub(crate) unsafe fn compare_swap(self, cell: *mut u8, compare: u64, swap: u64) -> Option<u64> {
         let mut before = 0;
         // SAFETY: by this function's contract, which is that of [`Self::fetch_add`].
-        (unsafe { code::rockery_guard_swap(cell, compare, swap, &mut before) } == 0)
-            .then_some(before)
+        (unsafe { assembly::swap(cell, compare, swap, &mut before) } == 0).then_some(before)
     }
 }
 

@@ -95,7 +95,8 @@ std::arch::global_asm!(
     "stlr x3, [x0]",
     "mov w0, #0",
     "ret",
-    // (cell, add, before): as a fence, as the instruction of x86-64 is one.
+    // (cell, add, before): as a fence, as the instruction of x86-64 is one. Processors of ARMv8.0 have no
+    // single instruction for it.
     ".globl rockery_guard_add; .hidden rockery_guard_add; rockery_guard_add:",
     "2:",
     "ldxr x3, [x0]",
@@ -119,12 +120,68 @@ std::arch::global_asm!(
     "str x4, [x3]",
     "mov w0, #0",
     "ret",
+    // The same two by one instruction each (LSE), which no other processor can make fail again and again.
+    ".arch_extension lse",
+    ".globl rockery_guard_add_at_once; .hidden rockery_guard_add_at_once; rockery_guard_add_at_once:",
+    "ldaddal x1, x3, [x0]",
+    "dmb ish",
+    "str x3, [x2]",
+    "mov w0, #0",
+    "ret",
+    // A comparison that fails stores nothing, and releases nothing: hence the fence.
+    ".globl rockery_guard_swap_at_once; .hidden rockery_guard_swap_at_once",
+    "rockery_guard_swap_at_once:",
+    "mov x4, x1",
+    "casal x4, x2, [x0]",
+    "dmb ish",
+    "str x4, [x3]",
+    "mov w0, #0",
+    "ret",
+    ".arch_extension nolse",
     ".globl rockery_guard_end; .hidden rockery_guard_end; rockery_guard_end:",
     ".globl rockery_guard_failed; .hidden rockery_guard_failed; rockery_guard_failed:",
     "mov w0, #1",
     "ret",
     ".popsection",
 );
+
+// SAFETY: the functions above, with these arguments.
+unsafe extern "C" {
+    fn rockery_guard_add(cell: *mut u8, add: u64, before: *mut u64) -> i32;
+    fn rockery_guard_add_at_once(cell: *mut u8, add: u64, before: *mut u64) -> i32;
+    fn rockery_guard_swap(cell: *mut u8, compare: u64, swap: u64, before: *mut u64) -> i32;
+    fn rockery_guard_swap_at_once(cell: *mut u8, compare: u64, swap: u64, before: *mut u64) -> i32;
+}
+
+/// Adds to eight bytes, by one instruction where the processor has it.
+///
+/// # Safety
+/// As [`super::Guard::fetch_add`].
+pub(super) unsafe fn add(cell: *mut u8, add: u64, before: &mut u64) -> i32 {
+    // SAFETY: by this function's contract; an instruction that the processor has.
+    unsafe {
+        if std::arch::is_aarch64_feature_detected!("lse") {
+            rockery_guard_add_at_once(cell, add, before)
+        } else {
+            rockery_guard_add(cell, add, before)
+        }
+    }
+}
+
+/// Swaps eight bytes if they are as expected, by one instruction where the processor has it.
+///
+/// # Safety
+/// As [`super::Guard::compare_swap`].
+pub(super) unsafe fn swap(cell: *mut u8, compare: u64, swap: u64, before: &mut u64) -> i32 {
+    // SAFETY: by this function's contract; an instruction that the processor has.
+    unsafe {
+        if std::arch::is_aarch64_feature_detected!("lse") {
+            rockery_guard_swap_at_once(cell, compare, swap, before)
+        } else {
+            rockery_guard_swap(cell, compare, swap, before)
+        }
+    }
+}
 
 /// The address of the instruction at which a signal has interrupted a thread.
 pub(super) fn interrupted_at(context: &libc::ucontext_t) -> u64 {
@@ -134,4 +191,57 @@ pub(super) fn interrupted_at(context: &libc::ucontext_t) -> u64 {
 /// Has the thread go on at an instruction.
 pub(super) fn go_on_at(context: &mut libc::ucontext_t, instruction: u64) {
     context.uc_mcontext.pc = instruction;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    /// Additions and swaps by one kind of instructions.
+    struct Kind {
+        add: unsafe fn(*mut u8, u64, &mut u64) -> i32,
+        swap: unsafe fn(*mut u8, u64, u64, &mut u64) -> i32,
+    }
+
+    impl Kind {
+        /// Adds one, and one more by a swap if nobody came between; returns what was added.
+        fn add_and_swap(&self, cell: &AtomicU64) -> u64 {
+            let (mut before, mut found, at) = (0, 0, cell.as_ptr().cast());
+            // SAFETY: a cell of this test, at a multiple of eight.
+            assert_eq!(unsafe { (self.add)(at, 1, &mut before) }, 0);
+            let expected = before + 1;
+            // SAFETY: the cell is still this test's.
+            let swapped = unsafe { (self.swap)(at, expected, expected + 1, &mut found) };
+            assert_eq!(swapped, 0);
+            1 + u64::from(found == expected)
+        }
+    }
+
+    unsafe fn add_by_pair(cell: *mut u8, add: u64, before: &mut u64) -> i32 {
+        // SAFETY: this function's arguments are those of the other one.
+        unsafe { rockery_guard_add(cell, add, before) }
+    }
+
+    unsafe fn swap_by_pair(cell: *mut u8, compare: u64, swap: u64, before: &mut u64) -> i32 {
+        // SAFETY: this function's arguments are those of the other one.
+        unsafe { rockery_guard_swap(cell, compare, swap, before) }
+    }
+
+    /// One thread has single instructions where the processor has them, the other has pairs of exclusive
+    /// accesses.
+    #[test]
+    fn both_kinds_of_instructions_are_atomic_towards_each_other() {
+        let cell = AtomicU64::new(0);
+        let all = |kind: &Kind| (0..10_000).map(|_| kind.add_and_swap(&cell)).sum::<u64>();
+        let pairs = Kind {
+            add: add_by_pair,
+            swap: swap_by_pair,
+        };
+        let added = std::thread::scope(|threads| {
+            let other = threads.spawn(|| all(&pairs));
+            all(&Kind { add, swap }) + other.join().unwrap()
+        });
+        assert_eq!(cell.into_inner(), added);
+    }
 }

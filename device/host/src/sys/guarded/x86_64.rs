@@ -123,6 +123,30 @@ std::arch::global_asm!(
     ".popsection",
 );
 
+// SAFETY: the functions above, with these arguments.
+unsafe extern "C" {
+    fn rockery_guard_add(cell: *mut u8, add: u64, before: *mut u64) -> i32;
+    fn rockery_guard_swap(cell: *mut u8, compare: u64, swap: u64, before: *mut u64) -> i32;
+}
+
+/// Adds to eight bytes.
+///
+/// # Safety
+/// As [`super::Guard::fetch_add`].
+pub(super) unsafe fn add(cell: *mut u8, add: u64, before: &mut u64) -> i32 {
+    // SAFETY: by this function's contract.
+    unsafe { rockery_guard_add(cell, add, before) }
+}
+
+/// Swaps eight bytes if they are as expected.
+///
+/// # Safety
+/// As [`super::Guard::compare_swap`].
+pub(super) unsafe fn swap(cell: *mut u8, compare: u64, swap: u64, before: &mut u64) -> i32 {
+    // SAFETY: by this function's contract.
+    unsafe { rockery_guard_swap(cell, compare, swap, before) }
+}
+
 /// The address of the instruction at which a signal has interrupted a thread.
 pub(super) fn interrupted_at(context: &libc::ucontext_t) -> u64 {
     context.uc_mcontext.gregs[libc::REG_RIP as usize] as u64
