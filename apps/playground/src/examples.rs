@@ -60,6 +60,7 @@ pub(crate) const FILES: &[(&str, &str)] = files!(
     "sonic/lab.toml",
     "spraying/by-opcode.toml",
     "spraying/eight-paths.toml",
+    "spraying/job.toml",
     "spraying/recovery.toml",
     "spraying/two-hosts.toml",
     "spraying/two-paths.toml",

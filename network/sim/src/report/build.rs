@@ -48,9 +48,11 @@ impl Report {
             .iter_mut()
             .zip(limits)
             .for_each(|(workload, limit)| workload.limit = limit);
-        for (number, workload) in report.workloads.iter_mut().enumerate() {
-            if workload.limit.is_none() {
-                workload.waits_for = super::waits::waits(experiment, results, number);
+        for number in 0..report.workloads.len() {
+            if report.workloads[number].limit.is_none() {
+                report.workloads[number].waits_for =
+                    super::waits::waits(experiment, results, number)
+                        .or_else(|| super::waits::at_ports(experiment, &report, number));
             }
         }
         report.findings = diagnosis::findings(experiment, results, &report);

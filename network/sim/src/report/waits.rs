@@ -1,13 +1,21 @@
-//! What a workload waits for that fills no link: its window, its depth, or its congestion control.
+//! What a workload waits for that fills no link: its window, its depth, its congestion control, pauses, or
+//! queues that are there for a part of the time.
 
 use super::layout::size;
+use super::{PortReport, Report};
 use crate::experiment::{Experiment, Paths};
 use crate::world::{Flow, Results};
 use fabric::Span;
+use fabric::topology::{End, Node};
 use rnic::CongestionConfig;
+use std::collections::BTreeSet;
 
 /// A sender that can have this part of its link's rate is not held back by its window.
 const FULL: u64 = 90;
+/// A port that is paused for this part of the time holds its host's workloads up.
+const PAUSED: f64 = 0.25;
+/// A queue of so many bytes delays more than the packets that happen to meet.
+const QUEUED: u32 = 64 << 10;
 
 /// What the flows of a workload wait for, where windows, depths and notifications say it.
 pub(super) fn waits(experiment: &Experiment, results: &Results, workload: usize) -> Option<String> {
@@ -42,6 +50,61 @@ pub(super) fn waits(experiment: &Experiment, results: &Results, workload: usize)
             super::counted(count, "notification", "notifications")
         )),
     }
+}
+
+/// Where the packets of a workload that fills nothing stood at ports: before a paused port of its own hosts,
+/// or in a queue.
+pub(super) fn at_ports(
+    experiment: &Experiment,
+    report: &Report,
+    workload: usize,
+) -> Option<String> {
+    let flows = experiment.scenario.flows.iter();
+    let own = flows.filter(|flow| flow.workload as usize == workload);
+    let (from, to): (BTreeSet<u32>, BTreeSet<u32>) = own.map(|flow| (flow.from, flow.to)).unzip();
+    let sends = |end: &End| matches!(end.node, Node::Host(host) if from.contains(&host));
+    let receives = |end: &End| matches!(end.node, Node::Host(host) if to.contains(&host));
+    let is_switch = |end: &End| matches!(end.node, Node::Switch(_));
+    let ends = |port: &PortReport| {
+        let links = experiment.network.topology.links();
+        let ends = links.get(port.link as usize)?.ends;
+        Some([
+            ends[usize::from(port.direction)],
+            ends[1 - usize::from(port.direction)],
+        ])
+    };
+    let total_us = 1e6 * report.end_s;
+    let paused = report
+        .ports
+        .iter()
+        .filter(|port| ends(port).is_some_and(|[near, _]| sends(&near)))
+        .max_by(|one, other| one.paused_us.total_cmp(&other.paused_us))
+        .filter(|port| port.paused_us >= PAUSED * total_us);
+    if let Some(port) = paused {
+        let part = 100.0 * port.paused_us / total_us;
+        return Some(format!(
+            "{} is paused for {part:.0} % of the time",
+            port.port
+        ));
+    }
+    let queue = report
+        .ports
+        .iter()
+        .filter(|port| {
+            ends(port).is_some_and(|[near, far]| {
+                (is_switch(&near) || sends(&near)) && (is_switch(&far) || receives(&far))
+            })
+        })
+        .max_by_key(|port| port.peak_queue_bytes())
+        .filter(|port| port.peak_queue_bytes() >= QUEUED)?;
+    Some(format!(
+        "packets queue for a part of the time, most of all at {} → {}: {}, where the link is busy for \
+         {:.0} % of it all",
+        queue.port,
+        queue.to,
+        size(f64::from(queue.peak_queue_bytes())),
+        100.0 * queue.load
+    ))
 }
 
 /// The queue pairs from one host to another, without other traffic.

@@ -7,6 +7,10 @@ use fabric::Spread;
 use fabric::topology::{End, Node};
 use std::collections::BTreeMap;
 
+/// A full path that had no longer queue than this, some packets, slows nothing down: what it carries comes
+/// from one source, which sends no faster.
+const QUEUED: u32 = 16 << 10;
+
 impl View<'_> {
     /// Packets out of order and sent again although none was lost.
     pub(super) fn reordering(&self) -> Vec<Finding> {
@@ -55,8 +59,8 @@ impl View<'_> {
         vec![finding(Severity::Slow, seen, cause, instead)]
     }
 
-    /// Switches one of whose paths to a destination is full while another one of equal cost is not: that of
-    /// each switch with the widest gap.
+    /// Switches one of whose paths to a destination is full, with a queue, while another one of equal cost is
+    /// not: that of each switch with the widest gap.
     pub(super) fn uneven_paths(&self) -> Vec<Finding> {
         let network = &self.experiment.network;
         let why = match network.spread {
@@ -108,9 +112,9 @@ impl View<'_> {
     /// All ports of switches by switch and number, with their load: ports that nothing left are in no report.
     fn exits(&self) -> BTreeMap<(u32, u16), Exit> {
         let network = &self.experiment.network;
-        let mut loads: BTreeMap<(u32, u8), f64> = BTreeMap::new();
+        let mut ports: BTreeMap<(u32, u8), &PortReport> = BTreeMap::new();
         for port in &self.report.ports {
-            loads.insert((port.link, port.direction), port.load);
+            ports.insert((port.link, port.direction), port);
         }
         let mut exits = BTreeMap::new();
         for (number, link) in (0_u32..).zip(network.topology.links()) {
@@ -119,10 +123,11 @@ impl View<'_> {
                 .enumerate()
             {
                 if let Node::Switch(switch) = from.node {
-                    let load = loads.get(&(number, direction as u8)).copied();
+                    let port = ports.get(&(number, direction as u8));
                     let exit = Exit {
                         to,
-                        load: load.unwrap_or_default(),
+                        load: port.map_or(0.0, |port| port.load),
+                        queued: port.map_or(0, |port| port.peak_queue_bytes()),
                     };
                     exits.insert((switch, from.port), exit);
                 }
@@ -132,11 +137,13 @@ impl View<'_> {
     }
 }
 
-/// A port of a switch: where it leads to, and the part of the time that it was sending.
+/// A port of a switch: where it leads to, the part of the time that it was sending, and the most bytes that
+/// waited for it.
 #[derive(Clone, Copy)]
 struct Exit {
     to: End,
     load: f64,
+    queued: u32,
 }
 
 /// The paths of equal cost from a switch to some destination.
@@ -164,6 +171,8 @@ impl Paths {
     }
 
     fn is_uneven(&self) -> bool {
-        self.fullest.load >= FULL_LOAD && self.freest.load < FREE_LOAD
+        self.fullest.load >= FULL_LOAD
+            && self.fullest.queued > QUEUED
+            && self.freest.load < FREE_LOAD
     }
 }
