@@ -70,8 +70,9 @@ struct call {
 #define CALL(name) {#name, in_##name}
 static const struct call calls[] = {
     CALL(read), CALL(write), CALL(send), CALL(sendto), CALL(sendmsg), CALL(recv), CALL(recvfrom),
-    CALL(recvmsg), CALL(open), CALL(openat), CALL(poll), CALL(ppoll), CALL(select), CALL(pselect), CALL(epoll_wait),
-    CALL(nanosleep), CALL(clock_nanosleep), CALL(usleep), CALL(sem_timedwait), CALL(pthread_cond_timedwait),
+    CALL(recvmsg), CALL(open), CALL(openat), CALL(poll), CALL(ppoll), CALL(select), CALL(pselect),
+    CALL(epoll_wait), CALL(nanosleep), CALL(clock_nanosleep), CALL(usleep), CALL(sem_timedwait),
+    CALL(pthread_cond_timedwait),
 };
 
 static volatile int cleaned, went_on;
