@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::blocks::Block;
 use crate::intent::{Intent, Trust};
 use crate::outcome::Area;
-use crate::text::{ReadError, dscp_named, list};
+use crate::text::{ReadError, dscp_list, list};
 
 /// What a class map matches.
 #[derive(Default)]
@@ -27,12 +27,7 @@ impl ClassMap {
         line: usize,
         text: &str,
     ) -> Result<(), ReadError> {
-        for part in text.split(',') {
-            match dscp_named(part) {
-                Some(value) => self.dscp.push(value),
-                None => self.dscp.extend(list(file, line, part, 63)?),
-            }
-        }
+        self.dscp.extend(dscp_list(file, line, text)?);
         Ok(())
     }
 

@@ -61,6 +61,8 @@ const WORDS: [(Area, &[&str]); 6] = [
             "lossless",
             "flow-control",
             "flowcontrol",
+            // A profile of EOS has PFC, marking and queues, whichever of them its missing lines set.
+            "service-profile",
         ],
     ),
     (
@@ -73,6 +75,8 @@ const WORDS: [(Area, &[&str]); 6] = [
             "congestion-control",
             "drop-profile",
             "tx-manager",
+            "queuing",
+            "service-profile",
         ],
     ),
     (
@@ -81,6 +85,8 @@ const WORDS: [(Area, &[&str]); 6] = [
             "bandwidth",
             "schedul",
             "queue",
+            "queuing",
+            "service-profile",
             "tx-manager",
             "priority level",
             "strict",

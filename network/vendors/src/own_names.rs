@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::blocks::{Block, blocks, interfaces, with_channels};
 use crate::dialect::Dialect;
 use crate::nvue::read::PROFILE;
+use crate::nxos::system::is_system;
 use crate::remedy::Remedy;
 use crate::shell::quoted;
 use crate::text::{dscp_named, list};
@@ -161,13 +162,15 @@ impl<'a> Site<'a> {
     fn nxos(&self, remedy: &Remedy<'_>) -> Option<String> {
         match *remedy {
             Remedy::MapDscp { dscp, class, .. } => {
-                match self.attached("service-policy type qos input") {
+                let own = self.attached("service-policy type qos input");
+                match own.filter(|name| !is_system(name)) {
                     Some(name) => Some(self.nxos_input(name, dscp, class)),
                     None => self.nxos_attached(dscp, class),
                 }
             }
             Remedy::MarkEcn { class } => {
-                let name = self.attached("service-policy type queuing output")?;
+                let own = self.attached("service-policy type queuing output");
+                let name = own.filter(|name| !is_system(name))?;
                 let policy = self.below("policy-map type queuing", name);
                 let own = self.class(policy, "type queuing", ("qos-group", class))?;
                 Some(format!(
@@ -179,6 +182,15 @@ impl<'a> Site<'a> {
             }
             Remedy::Pfc { class } => {
                 let name = self.attached("service-policy type network-qos")?;
+                if is_system(name) {
+                    // A policy of the device cannot be changed: another one takes its place.
+                    return Some(format!(
+                        "policy-map type network-qos ROCE\n  class type network-qos c-8q-nq{class}\n    \
+                         pause pfc-cos {class}\nsystem qos\n  service-policy type network-qos \
+                         ROCE\ninterface {}\n  priority-flow-control mode on",
+                        self.port
+                    ));
+                }
                 let policy = self.below("policy-map type network-qos", name);
                 let own = self.class(policy, "type network-qos", ("qos-group", class));
                 let own = own.map_or_else(|| format!("c-8q-nq{class}"), str::to_owned);

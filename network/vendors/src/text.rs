@@ -148,7 +148,23 @@ pub fn list(file: &str, line: usize, text: &str, max: u8) -> Result<Vec<u8>, Rea
     Ok(values)
 }
 
-/// The DSCP of a name of RFC 2474 (class selectors), RFC 2597 (assured) or RFC 3246 (expedited forwarding).
+/// Values, ranges and names of DSCP: `af31,cs6,40-46`.
+///
+/// # Errors
+/// The line, with the list that was expected.
+pub(crate) fn dscp_list(file: &str, line: usize, text: &str) -> Result<Vec<u8>, ReadError> {
+    let mut values = Vec::new();
+    for part in text.split(',') {
+        match dscp_named(part.trim()) {
+            Some(value) => values.push(value),
+            None => values.extend(list(file, line, part, 63)?),
+        }
+    }
+    Ok(values)
+}
+
+/// The DSCP of a name of RFC 2474 (class selectors), RFC 2597 (assured), RFC 3246 (expedited forwarding),
+/// RFC 5865 (voice-admit) or RFC 8622 (lower effort).
 pub(crate) fn dscp_named(name: &str) -> Option<u8> {
     let name = name.to_ascii_lowercase();
     let digits = |text: &str| {
@@ -163,6 +179,8 @@ pub(crate) fn dscp_named(name: &str) -> Option<u8> {
     ) {
         ("default", ..) => Some(0),
         ("ef", ..) => Some(46),
+        ("va" | "voice-admit", ..) => Some(44),
+        ("le", ..) => Some(1),
         (_, Some("cs"), Some([class @ 0..=7])) => Some(class << 3),
         (_, Some("af"), Some([class @ 1..=4, drop @ 1..=3])) => Some(class << 3 | drop << 1),
         _ => None,
@@ -255,6 +273,8 @@ mod tests {
             ("AF31", Some(26)),
             ("af43", Some(38)),
             ("ef", Some(46)),
+            ("va", Some(44)),
+            ("le", Some(1)),
             ("af51", None),
             ("cs8", None),
             ("26", None),

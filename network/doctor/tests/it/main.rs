@@ -16,6 +16,7 @@ mod junos;
 mod lab;
 mod limits;
 mod manual;
+mod named_elsewhere;
 mod nvue;
 mod own_names;
 mod parts_of_switches;

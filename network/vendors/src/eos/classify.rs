@@ -6,7 +6,7 @@ use crate::blocks::Block;
 use crate::class_map::{ClassMap, ClassMaps};
 use crate::intent::Intent;
 use crate::outcome::Outcomes;
-use crate::text::{ReadError, list, number};
+use crate::text::{ReadError, dscp_list, list, number};
 
 /// Class maps, and policies of type quality-of-service, by name.
 #[derive(Default)]
@@ -96,6 +96,37 @@ fn read_match(map: &mut ClassMap, file: &str, line: &Block<'_>) -> Result<(), Re
     }
 }
 
+/// The name of a DSCP map: of `qos map dscp to traffic-class name MAP`, which begins one, and of `qos map
+/// dscp to traffic-class MAP`, which attaches one to an interface or a profile.
+pub(super) fn map_name<'a>(line: &Block<'a>) -> Option<&'a str> {
+    let rest = line.after("qos map dscp to traffic-class")?;
+    let name = rest.strip_prefix("name ").unwrap_or(rest).trim();
+    (!name.is_empty() && !name.contains(char::is_whitespace)).then_some(name)
+}
+
+/// Reads a line of a named DSCP map: `dscp 24 26 traffic-class 3`.
+pub(super) fn read_named(
+    file: &str,
+    line: &Block<'_>,
+    dscp: &mut [u8; 64],
+) -> Result<(), ReadError> {
+    let words = line.line.words();
+    let at = words.iter().position(|word| *word == "traffic-class");
+    let parts = at.map(|at| (&words[..at], &words[at + 1..]));
+    let Some((["dscp", values @ ..], [class] | [class, "drop-precedence", _])) = parts else {
+        return Err(line.wrong(
+            file,
+            "this line of a DSCP map of a traffic-class is not known",
+        ));
+    };
+    let values = values.strip_suffix(&["to"]).unwrap_or(values);
+    let class = number(file, line.line.number, class, 0..=7)? as u8;
+    for value in dscp_list(file, line.line.number, &values.join(","))? {
+        dscp[usize::from(value & 63)] = class;
+    }
+    Ok(())
+}
+
 /// Reads `qos map …`: classes by DSCP or class of service, and queues by class.
 pub(super) fn read_map(
     file: &str,
@@ -126,7 +157,11 @@ pub(super) fn read_map(
         ] => {
             let class = number(file, line, class, 0..=7)? as u8;
             let is_dscp = *kind == "dscp";
-            for value in list(file, line, &values.join(","), if is_dscp { 63 } else { 7 })? {
+            let values = match is_dscp {
+                true => dscp_list(file, line, &values.join(","))?,
+                false => list(file, line, &values.join(","), 7)?,
+            };
+            for value in values {
                 let entry = if is_dscp {
                     dscp.get_mut(usize::from(value))
                 } else {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::classify::{Policies, read_map};
+use super::classify::{Policies, map_name, read_map, read_named};
 use super::watchdog::WatchdogSettings;
 use super::write::{COS, dscp_default};
 use crate::blocks::{Block, blocks, fit, interfaces, with_channels};
@@ -24,6 +24,10 @@ struct Profile {
     /// The class of service of untagged packets.
     cos: usize,
     watchdog: WatchdogSettings,
+    /// The policy for arriving packets. One of the interface itself replaces that of its profile.
+    policy: Option<String>,
+    /// The DSCP map, where it is not that of the switch.
+    map: Option<String>,
 }
 
 impl Default for Profile {
@@ -41,6 +45,8 @@ impl Default for Profile {
             trust: None,
             cos: 0,
             watchdog: WatchdogSettings::default(),
+            policy: None,
+            map: None,
         }
     }
 }
@@ -49,6 +55,8 @@ impl Default for Profile {
 struct Switch<'a> {
     dscp: [u8; 64],
     cos: [u8; 8],
+    /// DSCP maps with names, which count where they are attached.
+    maps: BTreeMap<&'a str, [u8; 64]>,
     profiles: BTreeMap<&'a str, Profile>,
     policies: Policies<'a>,
     watchdog: WatchdogSettings,
@@ -62,6 +70,7 @@ pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), Re
     let mut switch = Switch {
         dscp: dscp_default(),
         cos: COS,
+        maps: BTreeMap::new(),
         profiles: BTreeMap::new(),
         policies: Policies::default(),
         watchdog: WatchdogSettings::default(),
@@ -91,6 +100,12 @@ impl<'a> Switch<'a> {
     /// Takes a command that is not of an interface; whether it is one of QoS.
     fn take(&mut self, file: &str, block: &Block<'a>, outcomes: &mut Outcomes) -> bool {
         if self.policies.take(file, block, outcomes) {
+            return true;
+        }
+        if let Some(name) = map_name(block) {
+            let map = self.maps.entry(name).or_insert_with(dscp_default);
+            outcomes.applied(block.line.number);
+            block.each(outcomes, |line| read_named(file, line, map));
             return true;
         }
         if let Some(rest) = block.after("qos map") {
@@ -157,7 +172,7 @@ impl<'a> Switch<'a> {
         &self,
         file: &str,
         block: &Block<'_>,
-        own: Interface<'_>,
+        own: Interface,
         outcomes: &mut Outcomes,
     ) -> Intent {
         // By default switched ports trust the class of service, and routed ports the DSCP.
@@ -193,7 +208,17 @@ impl<'a> Switch<'a> {
             global_pause: own.global_pause,
             ..Intent::default()
         };
-        if let Some(name) = own.policy
+        if let Some(name) = &own.profile.map {
+            match self.maps.get(name.as_str()) {
+                Some(map) => intent.dscp = *map,
+                None => {
+                    let what = format!("there is no DSCP map to traffic-class \"{name}\"");
+                    outcomes.not_understood(&block.wrong(file, &what));
+                    intent.forget(Area::Classes, what);
+                }
+            }
+        }
+        if let Some(name) = &own.profile.policy
             && !self.policies.classify(name, &mut intent)
         {
             let what = format!("there is no policy-map \"{name}\"");
@@ -205,9 +230,8 @@ impl<'a> Switch<'a> {
 }
 
 /// The settings of an interface.
-struct Interface<'a> {
+struct Interface {
     profile: Profile,
-    policy: Option<&'a str>,
     is_routed: bool,
     mtu: u32,
     dcbx: bool,
@@ -216,11 +240,10 @@ struct Interface<'a> {
     about: bool,
 }
 
-impl Default for Interface<'_> {
+impl Default for Interface {
     fn default() -> Self {
         Self {
             profile: Profile::default(),
-            policy: None,
             is_routed: false,
             mtu: 9214,
             dcbx: false,
@@ -230,12 +253,12 @@ impl Default for Interface<'_> {
     }
 }
 
-impl<'a> Interface<'a> {
+impl Interface {
     /// Takes a line; whether it is known.
     fn line(
         &mut self,
         file: &str,
-        line: &Block<'a>,
+        line: &Block<'_>,
         switch: &Switch<'_>,
         outcomes: &mut Outcomes,
     ) -> Result<bool, ReadError> {
@@ -247,11 +270,6 @@ impl<'a> Interface<'a> {
                     .ok_or_else(|| line.wrong(file, "there is no qos profile of this name"))?;
                 self.profile = found.clone();
             }
-            ["service-policy", "type", "qos", "input", name] => {
-                self.policy = Some(name);
-                self.about = true;
-            }
-            ["service-policy", ..] => return Err(line.wrong(file, "this policy is not known")),
             ["no", "switchport"] => self.is_routed = true,
             ["switchport"] => self.is_routed = false,
             ["mtu", value] => self.mtu = number(file, line.line.number, value, 68..=65_535)?,
@@ -319,6 +337,19 @@ impl Profile {
             ["qos", "cos", value] => self.cos = number(file, line, value, 0..=7)? as usize,
             ["qos", "dscp", value] => {
                 number(file, line, value, 0..=63)?;
+            }
+            [
+                "service-policy",
+                "type",
+                "qos" | "quality-of-service",
+                "input",
+                name,
+            ] => {
+                self.policy = Some((*name).to_owned());
+            }
+            ["service-policy", ..] => return Err(block.wrong(file, "this policy is not known")),
+            ["qos", "map", ..] if map_name(block).is_some() => {
+                self.map = map_name(block).map(str::to_owned);
             }
             ["qos", ..] => return Err(block.wrong(file, "this QoS command is not known")),
             ["shape", ..] => {

@@ -8,5 +8,6 @@ mod policies;
 pub(crate) mod read;
 pub(crate) mod remedy;
 pub(crate) mod shown;
+pub(crate) mod system;
 mod timers;
 pub(crate) mod write;

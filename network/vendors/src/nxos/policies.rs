@@ -11,6 +11,7 @@ use crate::outcome::Outcomes;
 use crate::text::{ReadError, list, mask, number};
 
 /// A policy of type queuing.
+#[derive(Clone)]
 pub(super) struct Queuing {
     pub(super) queues: [Queue; 8],
     /// Buffers of lossless classes, of a policy for arriving packets.
@@ -18,7 +19,7 @@ pub(super) struct Queuing {
 }
 
 /// A policy of type network-qos.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct NetworkQos {
     /// Lossless classes, one bit each.
     pub(super) pfc: u8,

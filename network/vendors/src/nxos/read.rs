@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::dlb::LoadBalancing;
 use super::policies::Policies;
+use super::system;
 use crate::blocks::{Block, blocks, fit, interfaces, with_channels};
 use crate::intent::{Intent, Pause, Queue, Trust};
 use crate::interface::read_settings;
@@ -171,27 +172,30 @@ fn intent(
         ..Intent::default()
     };
     let mut missing = |intent: &mut Intent, kind: &str, name: &str, areas: &[Area]| {
-        let what = format!("there is no policy of type {kind} \"{name}\"");
+        let what = system::missing(kind, name);
         outcomes.not_understood(&block.wrong(file, &what));
         areas
             .iter()
             .for_each(|area| intent.forget(*area, what.clone()));
     };
     if let Some(name) = own.input {
-        match policies.inputs.get(name) {
+        let classes = policies.inputs.get(name).map(Vec::as_slice);
+        match classes.or_else(|| system::input(name)) {
             Some(classes) => policies.classify(classes, &mut intent),
             None => missing(&mut intent, "qos", name, &[Area::Classes]),
         }
     }
     if let Some(name) = own.output {
-        match policies.queuing.get(name) {
+        let policy = policies.queuing.get(name).cloned();
+        match policy.or_else(|| system::output(name)) {
             Some(policy) => intent.queues = policy.queues,
             None => missing(&mut intent, "queuing", name, &[Area::Queues, Area::Ecn]),
         }
     }
     let mut pfc = 0;
     if let Some(name) = policies.system_network {
-        match policies.network.get(name) {
+        let policy = policies.network.get(name).cloned();
+        match policy.or_else(|| system::network(name)) {
             Some(policy) => {
                 pfc = policy.pfc;
                 // The policy limits frames of the switch; ports that have no MTU of their own take it.
@@ -213,10 +217,16 @@ fn intent(
     // The watchdog runs where it is on for the switch and for the interface.
     let watches = policies.watches && own.watches && pfc != 0;
     intent.watchdog = watches.then(|| policies.timers.watchdog());
-    let buffers: Option<&BTreeMap<u8, Pause>> = own
-        .input_queuing
-        .and_then(|name| policies.queuing.get(name))
-        .map(|policy| &policy.buffers);
+    let input_queuing = own.input_queuing;
+    let policy = input_queuing.and_then(|name| policies.queuing.get(name));
+    let buffers: Option<&BTreeMap<u8, Pause>> = policy.map(|policy| &policy.buffers);
+    if let (Some(name), None) = (input_queuing, policy) {
+        let why = system::missing("queuing", name);
+        outcomes.not_judged(
+            block.line.number,
+            format!("buffers of arriving packets: {why}"),
+        );
+    }
     if pfc != 0 {
         let of_class = buffers.and_then(|buffers| buffers.get(&(pfc.trailing_zeros() as u8)));
         intent.pause = of_class.copied().unwrap_or_default();

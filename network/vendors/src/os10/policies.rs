@@ -7,14 +7,14 @@ use crate::class_map::{ClassMap, ClassMaps};
 use crate::highest_rate::{self, HighestRate};
 use crate::intent::{Ecn, Intent, Queue, Schedule};
 use crate::outcome::Outcomes;
-use crate::text::{ReadError, list, mask, number};
+use crate::text::{ReadError, dscp_list, list, mask, number};
 
 /// Maps and policies read so far, by name.
 #[derive(Default)]
 pub(super) struct Policies<'a> {
     /// Class by DSCP, and by priority code point, of each trust map.
     pub(super) dscp: BTreeMap<&'a str, [u8; 64]>,
-    pub(super) pcp: BTreeMap<&'a str, [u8; 8]>,
+    pcp: BTreeMap<&'a str, [u8; 8]>,
     wred: BTreeMap<&'a str, (Option<Ecn>, bool)>,
     maps: ClassMaps<'a>,
     /// Class maps and groups of each policy of type qos, in order.
@@ -32,7 +32,17 @@ pub(super) struct Policies<'a> {
     pub(super) system_queuing: Option<&'a str>,
 }
 
+/// Class by priority code point of the device's own trust map (SmartFabric OS10 User Guide 10.5.1, "Trust
+/// based classification": it cannot be changed). The guide's table of DSCP was not found.
+const PCP_DEFAULT: [u8; 8] = [1, 0, 2, 3, 4, 5, 6, 7];
+
 impl<'a> Policies<'a> {
+    /// The classes of a trust map of priority code points.
+    pub(super) fn pcp_of(&self, name: &str) -> Option<[u8; 8]> {
+        let own = self.pcp.get(name).copied();
+        own.or_else(|| (name == "default").then_some(PCP_DEFAULT))
+    }
+
     /// Takes a command in the first or second pass.
     pub(super) fn take(
         &mut self,
@@ -242,7 +252,11 @@ fn trust_map(
         return Err(line.wrong(file, "this header is not that of the map"));
     }
     let group = number(file, line.line.number, group, 0..=7)? as u8;
-    list(file, line.line.number, values, max)?
+    let values = match header {
+        "dscp" => dscp_list(file, line.line.number, values)?,
+        _ => list(file, line.line.number, values, max)?,
+    };
+    values
         .iter()
         .for_each(|value| map[usize::from(*value)] = group);
     Ok(())

@@ -159,9 +159,9 @@ fn intent(
         (Some(name), None) => missing(&mut intent, "trust map", name, &[Area::Classes]),
         (None, _) => {}
     }
-    match (pcp, pcp.and_then(|name| policies.pcp.get(name))) {
+    match (pcp, pcp.and_then(|name| policies.pcp_of(name))) {
         (Some(_), Some(map)) => {
-            intent.pcp = *map;
+            intent.pcp = map;
             intent.trust = Trust::of(intent.trust.dscp(), true);
         }
         (Some(name), None) => missing(&mut intent, "trust map", name, &[Area::Classes]),

@@ -1,0 +1,250 @@
+//! Names that a configuration uses: of profiles and maps that no line defines, of maps and policies that are
+//! attached at one place of two, and of those that the system has itself.
+
+use doctor::{check, judged_switch};
+use vendors::Area;
+
+use super::inputs::{asked, only, rules, switch, with};
+
+const EOS: &str = "qos map dscp 26 to traffic-class 3
+qos profile ROCE
+   priority-flow-control on
+   priority-flow-control priority 3 no-drop
+   tx-queue 3
+      no priority
+      bandwidth percent 50
+      random-detect ecn minimum-threshold 150 kbytes maximum-threshold 1500 kbytes weight 0
+interface Ethernet1
+   mtu 9214
+   qos trust dscp
+   service-profile ROCE
+";
+
+#[test]
+fn an_eos_profile_that_no_line_defines_leaves_pfc_marks_and_queues_unknown() {
+    let text = with(EOS, "service-profile ROCE", "service-profile MISSING");
+    let read = switch(&text);
+    assert_eq!(read.left.len(), 1, "{:?}", read.left);
+    let own = &read.left[0];
+    assert_eq!((own.line, own.ports.len()), (12, 1));
+    assert!(
+        own.why.contains("there is no qos profile of this name"),
+        "{own}"
+    );
+    for area in [Area::Classes, Area::Pfc, Area::Ecn, Area::Queues] {
+        assert!(read.groups[0].unknown(area).is_some(), "{area:?}");
+    }
+    let judged = judged_switch(&read, &[], asked(26));
+    assert!(judged[0].text.contains("PFC unknown"), "{judged:?}");
+    assert!(check(&[], &[read], asked(26)).is_empty());
+}
+
+#[test]
+fn an_eos_map_with_a_name_counts_where_it_is_attached() {
+    let named = "qos map dscp to traffic-class name STORAGE
+   dscp cs3 af31 traffic-class 3
+   dscp 48 to traffic-class 6
+";
+    let text = with(EOS, "qos map dscp 26 to traffic-class 3\n", named);
+    // The map of the switch has DSCP 26 in class 3 by itself.
+    let text = with(
+        &text,
+        "qos profile",
+        "qos map dscp 24-31 to traffic-class 1\nqos profile",
+    );
+    assert_eq!(
+        rules(&check(&[], &[switch(&text)], asked(26))),
+        ["switch-dscp-map"]
+    );
+    let attach = "   qos map dscp to traffic-class STORAGE\n   service-profile ROCE\n";
+    let at_port = with(&text, "   service-profile ROCE\n", attach);
+    let read = only(&at_port);
+    assert_eq!([24, 26, 48].map(|dscp| read.class_of_dscp(dscp)), [3, 3, 6]);
+    assert!(check(&[], &[switch(&at_port)], asked(26)).is_empty());
+    let in_profile = with(
+        &text,
+        "qos profile ROCE\n",
+        "qos profile ROCE\n   qos map dscp to traffic-class STORAGE\n",
+    );
+    assert_eq!(only(&in_profile).class_of_dscp(24), 3);
+    let other = switch(&with(
+        &at_port,
+        "class STORAGE\n   service",
+        "class STORED\n   service",
+    ));
+    let unknown = other.groups[0].unknown(Area::Classes);
+    assert_eq!(
+        unknown,
+        Some("there is no DSCP map to traffic-class \"STORED\"")
+    );
+    assert_eq!(other.left.len(), 1, "{:?}", other.left);
+    let odd = switch(&with(&at_port, "dscp cs3 af31", "dscp cs9"));
+    assert!(odd.left[0].why.contains("cs9"), "{:?}", odd.left);
+    assert!(odd.groups[0].unknown(Area::Classes).is_some());
+}
+
+#[test]
+fn an_eos_policy_may_be_in_the_profile() {
+    let policy = "class-map type qos match-any DATA
+   match dscp 24
+policy-map type quality-of-service MARK
+   class DATA
+      set traffic-class 3
+qos profile ROCE
+   service-policy type qos input MARK
+";
+    let text = with(EOS, "qos profile ROCE\n", policy);
+    let text = with(
+        &text,
+        "dscp 26 to traffic-class 3",
+        "dscp 24-31 to traffic-class 1",
+    );
+    let read = only(&text);
+    assert_eq!([24, 26].map(|dscp| read.class_of_dscp(dscp)), [3, 1]);
+}
+
+#[test]
+fn dscps_have_names() {
+    let eos = with(EOS, "dscp 26 to", "dscp af31 ef cs6 to");
+    let read = only(&eos);
+    assert_eq!(
+        [26, 46, 48, 47].map(|dscp| read.class_of_dscp(dscp)),
+        [3, 3, 3, 5]
+    );
+    let os10 = "trust dscp-map STORAGE
+ qos-group 3 dscp af31,cs4
+interface ethernet1/1/1
+ trust-map dscp STORAGE
+";
+    let read = only(os10);
+    assert_eq!([26, 32, 33].map(|dscp| read.class_of_dscp(dscp)), [3, 3, 0]);
+}
+
+const NXOS: &str = "class-map type qos match-any ROCE
+  match dscp 26
+policy-map type qos IN
+  class ROCE
+    set qos-group 3
+policy-map type network-qos NQ
+  class type network-qos c-8q-nq3
+    mtu 9216
+    pause pfc-cos 3
+policy-map type queuing OUT
+  class type queuing c-out-8q-q3
+    bandwidth remaining percent 50
+    random-detect minimum-threshold 150 kbytes maximum-threshold 1500 kbytes drop-probability 100 weight 0 ecn
+  class type queuing c-out-8q-q-default
+    bandwidth remaining percent 50
+system qos
+  service-policy type network-qos NQ
+  service-policy type queuing output OUT
+interface Ethernet1/1
+  mtu 9216
+  priority-flow-control mode on
+  service-policy type qos input IN
+";
+
+#[test]
+fn nxos_has_policies_of_its_own() {
+    assert!(check(&[], &[switch(NXOS)], asked(26)).is_empty());
+    for name in ["default-nq-policy", "default-8q-nq-policy"] {
+        let text = with(
+            NXOS,
+            "network-qos NQ\n  service",
+            &format!("network-qos {name}\n  service"),
+        );
+        let read = only(&text);
+        assert_eq!((read.pfc_send, read.mtu), (0, 9216));
+        let found = check(&[], &[switch(&text)], asked(26));
+        assert_eq!(rules(&found), ["switch-pfc-off"], "{found:#?}");
+        // A policy of the device is not changed, another one takes its place.
+        let fix = &found[0].fix;
+        assert!(
+            fix.contains("service-policy type network-qos ROCE"),
+            "{fix}"
+        );
+        assert!(!fix.contains(name), "{fix}");
+    }
+    let out = with(
+        NXOS,
+        "queuing output OUT",
+        "queuing output default-8q-out-policy",
+    );
+    let read = only(&out);
+    let strict = |class: usize| read.queues[class].schedule == vendors::intent::Schedule::Strict;
+    assert_eq!(
+        (0..8).filter(|class| strict(*class)).collect::<Vec<_>>(),
+        [7]
+    );
+    let found = check(&[], &[switch(&out)], asked(26));
+    assert_eq!(rules(&found), ["switch-ecn-off"], "{found:#?}");
+    assert!(
+        !found[0].fix.contains("default-8q-out-policy"),
+        "{}",
+        found[0].fix
+    );
+    let input = with(NXOS, "qos input IN", "qos input default-in-policy");
+    let found = check(&[], &[switch(&input)], asked(26));
+    assert_eq!(rules(&found), ["switch-trust"], "{found:#?}");
+    assert!(
+        !found[0].fix.contains("default-in-policy"),
+        "{}",
+        found[0].fix
+    );
+}
+
+#[test]
+fn nxos_names_a_policy_of_its_own_whose_lines_are_not_known() {
+    let fcoe = "network-qos fcoe-default-nq-policy\n  service";
+    let read = switch(&with(NXOS, "network-qos NQ\n  service", fcoe));
+    let why = "`show policy-map type network-qos fcoe-default-nq-policy` prints it";
+    assert!(read.left[0].why.contains(why), "{:?}", read.left);
+    assert!(read.groups[0].unknown(Area::Pfc).is_some());
+    // Buffers of arriving packets are not judged, and are not passed over.
+    let buffers = "system qos\n  service-policy type queuing input BUFFERS\n";
+    let read = switch(&with(NXOS, "system qos\n", buffers));
+    assert!(read.left.is_empty(), "{:?}", read.left);
+    let why = "buffers of arriving packets: there is no policy of type queuing \"BUFFERS\"";
+    let said: Vec<&str> = read.not_judged.iter().map(|own| own.why.as_str()).collect();
+    assert_eq!(said, [why]);
+    let odd = with(
+        NXOS,
+        "class type queuing c-out-8q-q3",
+        "class type queuing c-out-8q-q9",
+    );
+    let read = switch(&odd);
+    assert!(
+        read.groups[0].unknown(Area::Queues).is_some(),
+        "{:?}",
+        read.left
+    );
+    assert!(
+        read.groups[0].unknown(Area::Ecn).is_some(),
+        "{:?}",
+        read.left
+    );
+}
+
+#[test]
+fn os10_has_a_trust_map_of_priority_code_points_and_one_of_dscps_that_is_not_published() {
+    let text = "class-map type network-qos NQ
+ match qos-group 3
+policy-map type network-qos PFC
+ class NQ
+  pause
+  pfc-cos 3
+interface ethernet1/1/1
+ mtu 9216
+ trust-map dot1p default
+ priority-flow-control mode on
+ service-policy input type network-qos PFC
+";
+    let read = only(text);
+    assert_eq!(read.pcp, [1, 0, 2, 3, 4, 5, 6, 7]);
+    let dscp = switch(&with(text, "dot1p default", "dscp default"));
+    let why = dscp.groups[0]
+        .unknown(Area::Classes)
+        .expect("it is unknown");
+    assert!(why.contains("`show qos maps` prints it"), "{why}");
+    assert_eq!(dscp.left.len(), 1, "{:?}", dscp.left);
+}
