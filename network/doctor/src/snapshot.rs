@@ -350,8 +350,15 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
     if groups.is_empty() && shown.each().next().is_none() && !is_named && not_judged.is_empty() {
         left.push(without_ports(file));
     }
-    if let (Some(Dialect::Junos), Some(configuration)) = (detected, &configuration) {
-        number_by_class(&mut shown, &groups, configuration);
+    match (detected, &configuration) {
+        (Some(Dialect::Junos), Some(text)) => number_by_class(&mut shown, &groups, text),
+        (Some(Dialect::Nvue), Some(text)) => {
+            let queues = vendors::nvue_queue_of_priority(text);
+            queues
+                .into_iter()
+                .for_each(|queues| shown.number_by_queue_of_class(queues));
+        }
+        _ => {}
     }
     let imported = imported(detected, configuration.as_deref(), file);
     let marks = Marks {

@@ -65,6 +65,7 @@ pub use import_error::ImportError;
 pub use imported::{Imported, PortPlace};
 pub use intent::Intent;
 pub use junos::queue_classes as junos_queue_classes;
+pub use nvue::queue_of_priority as nvue_queue_of_priority;
 pub use outcome::{Area, NotUnderstood, Outcome, Outcomes};
 pub use own_names::OwnNames;
 pub use path_spread::PathSpread;

@@ -43,6 +43,8 @@ pub struct OwnNames {
     of_ports: HashMap<String, Vec<Command>>,
     /// The profiles of each port of NVUE, by area.
     profiles: BTreeMap<String, BTreeMap<&'static str, String>>,
+    /// The traffic class of each switch priority of NVUE, by port.
+    queues: BTreeMap<String, [u8; 8]>,
 }
 
 /// Commands at an interface that attach something to it.
@@ -66,7 +68,8 @@ impl OwnNames {
         let mut names = Self::default();
         if dialect == Dialect::Nvue {
             names.dialect = Some(dialect);
-            names.profiles = crate::nvue::read::profiles(text);
+            let own = crate::nvue::read::names(text);
+            (names.profiles, names.queues) = (own.profiles, own.queues);
             return names;
         }
         if !matches!(dialect, Dialect::NxOs | Dialect::Os10 | Dialect::Eos) {
@@ -323,9 +326,19 @@ impl<'a> Site<'a> {
             Remedy::MarkEcn { .. } => "congestion-control",
             _ => return None,
         };
-        let name = self.names.profiles.get(self.port)?.get(area)?;
-        let usual = Dialect::Nvue.remedy(remedy);
-        Some(usual.replace(&format!(" {PROFILE} "), &format!(" {} ", quoted(name))))
+        let queues = self.names.queues.get(self.port)?;
+        // Marks are a setting of the traffic class that a switch priority is in.
+        let remedy = match *remedy {
+            Remedy::MarkEcn { class } => Remedy::MarkEcn {
+                class: *queues.get(usize::from(class))?,
+            },
+            remedy => remedy,
+        };
+        let usual = Dialect::Nvue.remedy(&remedy);
+        Some(match self.names.profiles.get(self.port)?.get(area) {
+            Some(name) => usual.replace(&format!(" {PROFILE} "), &format!(" {} ", quoted(name))),
+            None => usual,
+        })
     }
 
     fn eos(&self, remedy: &Remedy<'_>) -> Option<String> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::facts::Fact;
+use crate::text::mask;
 
 /// Facts of a port, as the switch shows it. A fact that was not shown is `None`.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -105,6 +106,24 @@ impl Shown {
             };
             renumbered(&mut port.drops);
             renumbered(&mut port.marked);
+        }
+    }
+
+    /// Gives facts of queues to the classes that have them, of which several may share one: a counter is that
+    /// of the first of them.
+    pub fn number_by_queue_of_class(&mut self, queue_of_class: [u8; 8]) {
+        let mut class_of_queue = core::array::from_fn(|queue| queue as u8);
+        for (class, queue) in (0_u8..8).zip(queue_of_class).rev() {
+            class_of_queue[usize::from(queue & 7)] = class;
+        }
+        self.number_by_class(class_of_queue);
+        for port in self.ports.iter_mut().chain([&mut self.all]) {
+            if let Some(marks) = &mut port.marks {
+                let queues = marks.value;
+                let is_marked =
+                    |class: &u8| queues >> (queue_of_class[usize::from(*class)] & 7) & 1 == 1;
+                marks.value = mask(&(0..8).filter(is_marked).collect::<Vec<_>>());
+            }
         }
     }
 }

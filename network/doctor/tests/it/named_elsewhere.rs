@@ -248,3 +248,94 @@ interface ethernet1/1/1
     assert!(why.contains("`show qos maps` prints it"), "{why}");
     assert_eq!(dscp.left.len(), 1, "{:?}", dscp.left);
 }
+
+const NVUE: &str = "nv set qos mapping default-global trust l3
+nv set qos mapping default-global dscp 26 switch-priority 3
+nv set qos egress-queue-mapping default-global switch-priority 3 traffic-class 5
+nv set qos egress-queue-mapping default-global switch-priority 5 traffic-class 3
+nv set qos egress-scheduler default-global traffic-class 5 mode strict
+nv set qos congestion-control default-global traffic-class 5 ecn enable
+nv set qos pfc default-global switch-priority 3
+nv set interface swp1 link mtu 9216
+";
+
+#[test]
+fn a_switch_priority_of_nvue_has_the_queue_of_its_traffic_class() {
+    let read = only(NVUE);
+    assert_eq!((read.pfc_send, read.class_of_dscp(26)), (1 << 3, 3));
+    let strict = vendors::intent::Schedule::Strict;
+    assert_eq!(read.queues[3].schedule, strict);
+    assert!(read.queues[3].ecn.is_some() && read.queues[5].ecn.is_none());
+    assert!(check(&[], &[switch(NVUE)], asked(26)).is_empty());
+    // The command marks where the packets of the priority are.
+    let off = with(NVUE, "class 5 ecn enable", "class 3 ecn enable");
+    let found = check(&[], &[switch(&off)], asked(26));
+    assert_eq!(rules(&found), ["switch-ecn-off"], "{found:#?}");
+    assert!(
+        found[0].fix.contains("traffic-class 5 ecn enable"),
+        "{}",
+        found[0].fix
+    );
+    // A queue of several priorities is shared, and what each of them has is not known.
+    let shared = with(
+        NVUE,
+        "switch-priority 5 traffic-class 3",
+        "switch-priority 2 traffic-class 5",
+    );
+    let read = only(&shared);
+    assert_eq!(
+        read.unknown(Area::Queues),
+        Some("several switch priorities share traffic class 5")
+    );
+    assert!(read.queues[2].ecn.is_some() && read.unknown(Area::Classes).is_none());
+    let odd = switch(&with(
+        NVUE,
+        "switch-priority 5 traffic-class 3",
+        "switch-priority 5 class 3",
+    ));
+    assert_eq!(odd.left[0].line, 4, "{:?}", odd.left);
+}
+
+#[test]
+fn a_priority_of_nvues_roce_is_replaced_by_that_of_a_profile() {
+    // "Change RoCE Configuration" of the Cumulus Linux guide, to priority 2.
+    let text = "nv set qos roce
+nv set qos pfc default-global switch-priority 2
+nv set qos egress-queue-mapping default-global switch-priority 2 traffic-class 3
+nv set qos egress-queue-mapping default-global switch-priority 3 traffic-class 0
+nv set qos mapping default-global trust both
+nv set qos mapping default-global dscp 26 switch-priority 2
+nv set interface swp1 link mtu 9216
+";
+    let read = only(text);
+    assert_eq!((read.pfc_send, read.class_of_dscp(26)), (1 << 2, 2));
+    assert!(read.queues[2].ecn.is_some());
+    assert!(check(&[], &[switch(text)], asked(26)).is_empty());
+    let named = with(
+        text,
+        "pfc default-global switch-priority 2",
+        "pfc STORAGE switch-priority 4,5",
+    );
+    let named = format!("{named}nv set interface swp1 qos pfc profile STORAGE\n");
+    assert_eq!(only(&named).pfc_send, 1 << 4 | 1 << 5);
+}
+
+#[test]
+fn outputs_of_nvue_count_by_traffic_class() {
+    let shown = |classes: &str| {
+        format!(
+            "==> nv show qos roce <==\n                    operational  applied\n------------------  \
+             -----------  -------\ncongestion-control\n  enabled-tc  {classes}\n\
+             ==> nv config show -o commands <==\n{NVUE}"
+        )
+    };
+    let marks = |classes: &str| {
+        switch(&shown(classes))
+            .shown
+            .all
+            .marks
+            .map(|marks| marks.value)
+    };
+    assert_eq!(marks("0,5"), Some(1 << 0 | 1 << 3));
+    assert_eq!(marks("3"), Some(1 << 5));
+}

@@ -10,3 +10,5 @@ pub(crate) mod remedy;
 pub(crate) mod shown;
 pub(crate) mod write;
 mod yaml;
+
+pub use read::queue_of_priority;

@@ -7,7 +7,7 @@ use super::write::{INTERVAL_MS, INTERVALS};
 use super::yaml;
 use crate::highest_rate::{HighestRate, KILOBIT};
 use crate::intent::{Ecn, Intent, Pause, Port, Queue, Schedule, Trust};
-use crate::outcome::Outcomes;
+use crate::outcome::{Area, Outcomes};
 use crate::path_spread::PathSpread;
 use crate::text::{Line, ReadError, lines, list, mask, number, shortened};
 use crate::watchdog::PauseWatchdog;
@@ -103,6 +103,8 @@ struct Reading<'a> {
     file: &'a str,
     intent: Intent,
     pfc: u8,
+    /// Whether the priorities are those of `nv set qos roce`: a profile with its own ones replaces them.
+    pfc_is_preset: bool,
     tx: bool,
     rx: bool,
     strict: u8,
@@ -113,7 +115,12 @@ struct Reading<'a> {
     /// Chance of a mark at the upper threshold, in percent.
     chance: [u8; 8],
     rates: [Option<HighestRate>; 8],
+    /// Traffic class, which has a queue, by switch priority, which has pauses.
+    queue_of: [u8; 8],
 }
+
+/// The traffic class of each switch priority without configuration.
+const QUEUES: [u8; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 
 impl<'a> Reading<'a> {
     /// The settings of a switch before any command.
@@ -130,6 +137,7 @@ impl<'a> Reading<'a> {
             file,
             intent,
             pfc: 0,
+            pfc_is_preset: false,
             tx: true,
             rx: true,
             strict: 0,
@@ -139,6 +147,7 @@ impl<'a> Reading<'a> {
             max: [1_500_000; 8],
             chance: [100; 8],
             rates: [None; 8],
+            queue_of: QUEUES,
         }
     }
 
@@ -146,6 +155,7 @@ impl<'a> Reading<'a> {
     fn roce(&mut self, lossless: bool) {
         self.intent.trust = Trust::Both;
         self.pfc = if lossless { 1 << 3 } else { 0 };
+        self.pfc_is_preset = true;
         (self.strict, self.ecn) = (1 << 6, 1 << 3 | 1);
         self.percents = [50, 0, 0, 50, 0, 0, 0, 0];
     }
@@ -177,19 +187,13 @@ impl<'a> Reading<'a> {
                     self.intent.pcp[usize::from(pcp)] = class;
                 }
             }
-            ("egress-queue-mapping", ["switch-priority", from, "traffic-class", to])
-                if from == to =>
-            {
-                value(from, 7)?;
-            }
-            ("egress-queue-mapping", _) => {
-                return Err(line.wrong(
-                    self.file,
-                    "a switch priority in a traffic class of another number is not supported",
-                ));
+            ("egress-queue-mapping", rest) => {
+                map_queues(self.file, line, rest, &mut self.queue_of)?
             }
             ("pfc", ["switch-priority", values]) => {
-                self.pfc |= mask(&list(self.file, line.line, values, 7)?);
+                let own = mask(&list(self.file, line.line, values, 7)?);
+                let preset = core::mem::take(&mut self.pfc_is_preset);
+                self.pfc = own | if preset { 0 } else { self.pfc };
             }
             ("pfc", ["tx", word]) => self.tx = able(self.file, line, word)?,
             ("pfc", ["rx", word]) => self.rx = able(self.file, line, word)?,
@@ -250,7 +254,7 @@ impl<'a> Reading<'a> {
 
     /// The settings of a port with these profiles.
     fn finish(mut self) -> Intent {
-        for class in 0..8 {
+        for (priority, class) in self.queue_of.map(usize::from).into_iter().enumerate() {
             let strict = self.strict >> class & 1 == 1;
             let schedule = if strict {
                 Schedule::Strict
@@ -263,11 +267,17 @@ impl<'a> Reading<'a> {
                 max,
                 percent: self.chance[class],
             });
-            self.intent.queues[class] = Queue {
+            self.intent.queues[priority] = Queue {
                 schedule,
                 ecn,
                 rate: self.rates[class],
             };
+        }
+        let mut sharing =
+            (0..8).filter(|class| self.queue_of.iter().filter(|own| *own == class).count() > 1);
+        if let Some(class) = sharing.next() {
+            let why = format!("several switch priorities share traffic class {class}");
+            self.intent.forget(Area::Queues, why);
         }
         self.intent.pfc_send = if self.tx { self.pfc } else { 0 };
         self.intent.pfc_obey = if self.rx { self.pfc } else { 0 };
@@ -476,6 +486,23 @@ impl Reading<'_> {
     }
 }
 
+/// Takes the traffic class of switch priorities.
+fn map_queues(
+    file: &str,
+    line: &Setting<'_>,
+    rest: &[&str],
+    queue_of: &mut [u8; 8],
+) -> Result<(), ReadError> {
+    let ["switch-priority", values, "traffic-class", class] = rest else {
+        return Err(line.wrong(file, "switch-priority N traffic-class N was expected"));
+    };
+    let class = number(file, line.line, class, 0..=7)? as u8;
+    for priority in list(file, line.line, values, 7)? {
+        queue_of[usize::from(priority & 7)] = class;
+    }
+    Ok(())
+}
+
 /// Whether a setting of adaptive routing switches it: its thresholds do not (Cumulus Linux, "Equal Cost
 /// Multipath Load Sharing": Adaptive Routing).
 fn spread(file: &str, line: &Setting<'_>, rest: &[&str]) -> Result<Option<bool>, ReadError> {
@@ -509,14 +536,44 @@ fn settings<'a>(file: &str, lines: &[Line<'a>], outcomes: &mut Outcomes) -> Text
     found
 }
 
-/// The profiles of each port, by area.
-pub(crate) fn profiles(text: &str) -> BTreeMap<String, BTreeMap<&'static str, String>> {
+/// What the names of a configuration are, by port.
+#[derive(Default)]
+pub(crate) struct Names {
+    /// The profiles of each port, by area.
+    pub(crate) profiles: BTreeMap<String, BTreeMap<&'static str, String>>,
+    /// The traffic class of each switch priority.
+    pub(crate) queues: BTreeMap<String, [u8; 8]>,
+}
+
+/// The names of a configuration. What is not understood is named where its settings are read.
+pub(crate) fn names(text: &str) -> Names {
     let Ok(lines) = lines("", text, &['#']) else {
-        return BTreeMap::new();
+        return Names::default();
     };
     let found = settings("", &lines, &mut Outcomes::of("", &lines));
-    let links = found.links.into_iter();
-    links.map(|(port, link)| (port, link.profiles)).collect()
+    let mut names = Names::default();
+    for (port, link) in &found.links {
+        let mut queues = QUEUES;
+        let name = link.profiles.get("egress-queue-mapping");
+        let name = name.map_or(PROFILE, String::as_str).to_owned();
+        let settings = found.profiles.get(&("egress-queue-mapping", name));
+        for setting in settings.into_iter().flatten() {
+            let rest = setting.words.get(3..).unwrap_or_default();
+            // What is not understood is named where the settings are read.
+            let _ = map_queues("", setting, rest, &mut queues);
+        }
+        names.queues.insert(port.clone(), queues);
+        names.profiles.insert(port.clone(), link.profiles.clone());
+    }
+    names
+}
+
+/// The traffic class of each switch priority, where all ports have the same: outputs count by traffic class.
+pub fn queue_of_priority(text: &str) -> Option<[u8; 8]> {
+    let all = names(text).queues;
+    let queues = *all.values().next()?;
+    let is_same = all.values().all(|own| *own == queues);
+    (is_same && queues != QUEUES).then_some(queues)
 }
 
 pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
