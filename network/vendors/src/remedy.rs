@@ -1,6 +1,6 @@
 //! Corrections of a switch's settings, in the words of its system.
 
-use crate::intent::Trust;
+use crate::intent::{Port, Trust};
 
 /// A setting that a switch lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,8 +33,10 @@ pub enum Remedy<'a> {
     },
     /// Received pauses are obeyed.
     ObeyPauses {
-        /// The classes, as a list.
-        classes: &'a str,
+        /// The classes, one bit each.
+        classes: u8,
+        /// The ports that have the classes, each with its speed where it is known.
+        ports: &'a [Port],
     },
     /// Pauses of the whole link (802.3x) are off.
     NoGlobalPause,

@@ -400,7 +400,10 @@ impl One<'_> {
             let list = ranges(classes(unheard));
             let what =
                 format!("pauses are sent for priority {list}, and received ones are not obeyed");
-            let remedy = Remedy::ObeyPauses { classes: &list };
+            let remedy = Remedy::ObeyPauses {
+                classes: unheard,
+                ports: &self.intent.ports,
+            };
             let fix = self.switch.remedy_of(&remedy, self.intent);
             let seen = self.evidence(&["rx=", "rx ", "egress-rate", "pfc"]);
             found.push(self.say("switch-pfc-receive", what, seen, self.not_obeyed(), fix));

@@ -2,7 +2,7 @@
 //! attached at one place of two, and of those that the system has itself.
 
 use doctor::{check, judged_switch};
-use vendors::Area;
+use vendors::{Area, Dialect, Remedy};
 
 use super::inputs::{asked, only, rules, switch, with};
 
@@ -338,4 +338,45 @@ fn outputs_of_nvue_count_by_traffic_class() {
     };
     assert_eq!(marks("0,5"), Some(1 << 0 | 1 << 3));
     assert_eq!(marks("3"), Some(1 << 5));
+}
+
+#[test]
+fn a_fix_of_routeros_names_the_ports_and_what_is_known_of_their_rate() {
+    let port = |name: &str, mbps| vendors::intent::Port {
+        name: name.to_owned(),
+        mbps,
+        metres: None,
+    };
+    let ports = [port("qsfp28-1-1", Some(25_000)), port("storage 1", None)];
+    let remedy = Remedy::ObeyPauses {
+        classes: 1 << 3 | 1 << 4,
+        ports: &ports,
+    };
+    let fix = Dialect::RouterOs.remedy(&remedy);
+    assert_eq!(
+        fix,
+        "/interface ethernet switch qos port set \"storage 1\" egress-rate-queue3=RATE \
+         egress-rate-queue4=RATE\n\
+         /interface ethernet switch qos port set qsfp28-1-1 egress-rate-queue3=25.0Gbps \
+         egress-rate-queue4=25.0Gbps   # RATE: the speed of the port; on every lane of a port, and \
+         rx=yes in its PFC profile"
+    );
+    let script = "/interface ethernet switch qos profile
+add dscp=26 name=roce traffic-class=3
+/interface ethernet switch qos map ip
+add dscp=26 profile=roce
+/interface ethernet switch qos priority-flow-control
+add name=pfc-tc3 rx=yes traffic-class=3 tx=yes
+/interface ethernet switch
+set switch1 qos-hw-offloading=yes
+/interface ethernet switch qos port
+set qsfp28-1-1,qsfp28-2-1 pfc=pfc-tc3 trust-l3=keep
+";
+    let found = check(&[], &[switch(script)], asked(26));
+    let own = found.iter().find(|own| own.rule == "switch-pfc-receive");
+    let fix = &own.expect("no rate, no pauses").fix;
+    assert!(
+        fix.contains("port set qsfp28-1-1,qsfp28-2-1 egress-rate-queue3=RATE"),
+        "{fix}"
+    );
 }

@@ -2,6 +2,7 @@
 
 use crate::names::interface;
 use crate::remedy::Remedy;
+use crate::text::{self, ranges};
 
 /// The statements for a setting, where this system has them. Names in capitals are the site's.
 pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
@@ -29,8 +30,9 @@ pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
              drop-profile PROFILE   (of class-of-service drop-profiles)"
                 .to_owned()
         }
-        Remedy::ObeyPauses { classes } => format!(
-            "{profile} output ieee-802.1 code-point BITS flow-control-queue QUEUE   (priorities {classes})"
+        Remedy::ObeyPauses { classes, .. } => format!(
+            "{profile} output ieee-802.1 code-point BITS flow-control-queue QUEUE   (priorities {})",
+            ranges(text::classes(*classes))
         ),
         Remedy::NoGlobalPause => "set interfaces PORT ether-options no-flow-control".to_owned(),
         Remedy::SpreadByFlow => "delete forwarding-options enhanced-hash-key ecmp-dlb per-packet\n\

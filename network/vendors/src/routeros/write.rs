@@ -326,7 +326,7 @@ fn profiles(text: &mut String, intent: &Intent, maps_by_profile: bool) {
 }
 
 /// A rate as RouterOS prints it: `100.0Gbps`, `2500.0Mbps`.
-fn rate(mbps: u32) -> String {
+pub(super) fn rate(mbps: u32) -> String {
     if mbps.is_multiple_of(1000) {
         format!("{}.0Gbps", mbps / 1000)
     } else {
