@@ -231,17 +231,28 @@ fn of_no_system(file: &str) -> NotUnderstood {
 }
 
 /// The configuration as the simulator reads it, of systems whose files it takes.
+///
+/// # Errors
+/// What changes the meaning of the whole, as where its settings were read.
 fn imported(
     detected: Option<Dialect>,
     configuration: Option<&str>,
     file: &str,
-) -> Option<Imported> {
-    let is_sonic = match detected? {
-        Dialect::Sonic => true,
-        Dialect::RouterOs => false,
-        _ => return None,
+) -> Result<Option<Imported>, ReadError> {
+    let (is_sonic, text) = match (detected, configuration) {
+        (Some(Dialect::Sonic), Some(text)) => (true, text),
+        (Some(Dialect::RouterOs), Some(text)) => (false, text),
+        _ => return Ok(None),
     };
-    Imported::read(is_sonic, &[(file, configuration?.to_owned())]).ok()
+    import(is_sonic, &[(file, text.to_owned())]).map(Some)
+}
+
+fn import(is_sonic: bool, texts: &[(&str, String)]) -> Result<Imported, ReadError> {
+    Imported::read(is_sonic, texts).map_err(|error| {
+        let instead = error.instead.map(|text| format!("; {text}"));
+        let what = error.what + &instead.unwrap_or_default();
+        ReadError::new(&error.file, error.line.max(1), what)
+    })
 }
 
 /// Reads the facts of a SONiC switch from several files: its database, and the tables of its platform.
@@ -277,10 +288,8 @@ pub fn read_switch_files(files: &[(String, String)]) -> Result<SwitchFacts, Read
         .iter()
         .map(|(file, text)| (*file, (*text).to_owned()))
         .collect();
-    let imported = Imported::read(true, &owned).ok();
-    if let Some(imported) = &imported {
-        not_judged.extend_from_slice(imported.not_simulated());
-    }
+    let imported = import(true, &owned)?;
+    not_judged.extend_from_slice(imported.not_simulated());
     let ports = groups.iter().flat_map(|group| &group.ports);
     let ports = ports.map(|port| port.name.as_str());
     Ok(SwitchFacts {
@@ -289,14 +298,14 @@ pub fn read_switch_files(files: &[(String, String)]) -> Result<SwitchFacts, Read
         dialect: Dialect::Sonic,
         names: OwnNames::default(),
         text: ConfigurationText::new(all, ports),
-        pools: imported.as_ref().and_then(Imported::pools),
+        pools: imported.pools(),
         groups,
         shown: Shown::default(),
         planned: None,
         marks: Marks::default(),
         left,
         not_judged,
-        imported,
+        imported: Some(imported),
         version: None,
     })
 }
@@ -360,7 +369,7 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
         }
         _ => {}
     }
-    let imported = imported(detected, configuration.as_deref(), file);
+    let imported = imported(detected, configuration.as_deref(), file)?;
     let marks = Marks {
         dscp: imported.as_ref().and_then(Imported::named_dscp),
         cnp: None,

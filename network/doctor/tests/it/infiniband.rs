@@ -126,6 +126,19 @@ fn nothing_is_found_where_nothing_is_wrong() {
     }
 }
 
+#[test]
+fn a_speed_of_a_table_that_is_not_known_is_named() {
+    for odd in ["1,1,1,2,513,5,4", "1,1,1,7,512,5,4"] {
+        let text = DB_CSV.replacen("1,1,1,2,512,5,4", odd, 1);
+        let facts = facts("out.txt", &text).expect("it is read");
+        let left: Vec<usize> = facts.left.iter().map(|left| left.line).collect();
+        assert_eq!(left, [11], "{:?}", facts.left);
+        let known = facts.ports.iter().filter(|port| port.speed.is_some());
+        assert_eq!(known.count(), 1);
+        assert!(facts.ports.iter().all(|port| port.state.is_some()));
+    }
+}
+
 /// The tool, a text of its output, what stands in its place, the rule, and words of what is found.
 const FAULTS: &[(&str, &str, &str, &str, &str)] = &[
     (

@@ -77,13 +77,13 @@ pub(super) fn classifications(
             Some(("Name", value)) => name = Some(value.to_owned()),
             Some(("OperationalClassifications", _)) => {
                 within = Some(line);
-                set(section, line, host, name.as_deref(), None);
+                set(section, line, host, name.as_deref(), None)?;
             }
             Some(_) => within = None,
             None if within.is_some() => {
                 if let ["NetDirect", "445", priority] = line.words()[..] {
                     let priority = section.number::<u8>(line, priority)? & 7;
-                    set(section, line, host, name.as_deref(), Some(priority));
+                    set(section, line, host, name.as_deref(), Some(priority))?;
                 }
             }
             None => {}
@@ -98,17 +98,17 @@ fn set(
     host: &mut HostFacts,
     name: Option<&str>,
     priority: Option<u8>,
-) {
+) -> Result<(), ReadError> {
     let fact = Some(section.fact(line, priority));
     match (name, host.adapters.as_mut_slice()) {
-        (Some(name), _) => {
-            if let Ok(own) = device(section, line, host, name) {
-                own.smb_class = fact;
-            }
-        }
+        (Some(name), _) => device(section, line, host, name)?.smb_class = fact,
         (None, [only]) => only.smb_class = fact,
-        (None, _) => {}
+        (None, _) => {
+            let what = "of which adapter this is, is not said: Format-List * prints its name";
+            return Err(section.wrong(line, what));
+        }
     }
+    Ok(())
 }
 
 pub(super) fn dcbx(

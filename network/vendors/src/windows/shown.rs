@@ -396,10 +396,12 @@ fn address(
     else {
         return Ok(());
     };
-    // A link-local address has its interface behind a percent sign.
-    let Ok(address) = address.parse() else {
+    // A link-local address has its interface behind a percent sign, and no route leads to it.
+    if address.contains('%') {
         return Ok(());
-    };
+    }
+    let address = address.parse();
+    let address = address.map_err(|_| section.wrong(line, "an IP address was expected"))?;
     let fact = section.fact(line, (address, section.number(line, length)?));
     host.windows.get_or_insert_default().prefixes.push(fact);
     Ok(())

@@ -170,7 +170,10 @@ fn port(facts: &mut SubnetFacts, nodes: &Nodes, row: &Row<'_, '_>) -> Option<()>
         let speed = *speed;
         own.speed = Some(fact(&file, row.line, LinkSpeed { width, speed }));
     }
-    Some(())
+    // The rest of the row is known where a code of the table is not.
+    let is_odd = (row.value("LinkWidthActv").is_some() && width.is_none())
+        || (row.value("LinkSpeedActv").is_some() && speed.is_none());
+    (state != PortState::Active || !is_odd).then_some(())
 }
 
 fn link(facts: &mut SubnetFacts, nodes: &Nodes, row: &Row<'_, '_>) -> Option<()> {
