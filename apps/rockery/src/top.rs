@@ -160,7 +160,7 @@ fn page(now: &Report, before: &Report) -> String {
             same.map(|it| &it.latency),
             seconds,
         );
-        _ = writeln!(page, " {read:>9.1} {written:>10.1} {:>6}", it.errors);
+        _ = writeln!(page, " {read:>7.1} {written:>7.1} {:>6}", it.errors);
     }
     let active = now.queues.iter().filter_map(|it| {
         let key = |it: &::nvme::serve::QueueReport| (it.controller, it.queue, it.id);
@@ -210,19 +210,22 @@ fn smb_page(now: &SmbReport, before: Option<&SmbReport>) -> String {
     );
     _ = writeln!(
         page,
-        "{:<44} {:>9} {:>10} {:>9} {:>10}",
+        "{:<CLIENT$} {:>9} {:>8} {:>9} {:>8}",
         "CLIENT", "READ/s", "MB/s", "WRITE/s", "MB/s"
     );
     let none = TransferReport::default();
     let mut line = |name: &str, now: [TransferReport; 2], before: [TransferReport; 2]| {
-        _ = write!(page, "{name:<44}");
+        // A longer name has a line of its own.
+        let end = if name.len() > CLIENT { "\n" } else { "" };
+        let blanks = CLIENT.saturating_sub(if end.is_empty() { name.len() } else { 0 });
+        _ = write!(page, "{name}{end}{:blanks$}", "");
         for (now, before) in now.into_iter().zip(before) {
             let rate =
                 |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds.max(1e-9);
             let requests = rate(now.requests, before.requests);
             _ = write!(
                 page,
-                " {requests:>9.0} {:>10.1}",
+                " {requests:>9.0} {:>8.1}",
                 rate(now.bytes, before.bytes) / 1e6
             );
         }
@@ -245,11 +248,15 @@ fn smb_page(now: &SmbReport, before: Option<&SmbReport>) -> String {
     page
 }
 
+/// Characters of the column of clients.
+const CLIENT: usize = 40;
+
 /// Of busy queues, the busiest.
 const QUEUES_SHOWN_MAX: usize = 32;
 
+/// The heads of the columns, which fit a terminal of 80 columns.
 const HEADS: &str =
-    "    READ/s  p50 us p99.9 us   WRITE/s  p50 us p99.9 us OTHER/s READ MB/s WRITE MB/s ERRORS";
+    "  READ/s  p50 us p99.9us WRITE/s  p50 us p99.9us OTHER/s RD MB/s WR MB/s ERRORS";
 
 /// A name, and below it a line of commands per second and what they took; returns how many there were. Names
 /// are longer than terminals are wide, and would wrap.
@@ -266,13 +273,13 @@ fn line(
     let per_second = |it: &Latency| it.total() as f64 / seconds.max(1e-9);
     let us = |it: &Latency, per_mille| {
         it.per_mille_ns(per_mille)
-            .map_or("-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3))
+            .map_or("-".to_owned(), microseconds)
     };
     _ = writeln!(page, "{name}");
     for it in [&reads, &writes] {
         _ = write!(
             page,
-            " {:>9.0} {:>7} {:>8}",
+            " {:>7.0} {:>7} {:>7}",
             per_second(it),
             us(it, 500),
             us(it, 999)
@@ -282,9 +289,130 @@ fn line(
     reads.total() + writes.total() + others.total()
 }
 
-/// The last characters of a name: the end of a long one identifies it better than its beginning.
+/// A time in microseconds, with a tenth where it is short.
+fn microseconds(ns: u64) -> String {
+    match ns {
+        0..1_000_000 => format!("{:.1}", ns as f64 / 1e3),
+        _ => (ns / 1000).to_string(),
+    }
+}
+
+/// The last characters of a name behind a sign that it is longer: the end of a long one identifies it better
+/// than its beginning.
 fn short(name: &str) -> String {
-    const CHARACTERS: usize = 24;
-    let skipped = name.chars().count().saturating_sub(CHARACTERS);
-    name.chars().skip(skipped).collect()
+    const CHARACTERS: usize = 40;
+    let skipped = match name.chars().count() {
+        0..=CHARACTERS => return name.to_owned(),
+        count => count - CHARACTERS + 1,
+    };
+    format!("\u{2026}{}", name.chars().skip(skipped).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use ::nvme::serve::{NamespaceReport, QueueReport};
+    use ::smb::serve::ConnectionReport;
+
+    use super::*;
+
+    /// Columns of the narrowest terminal that is usual.
+    const COLUMNS: usize = 80;
+
+    fn busy() -> Latencies {
+        // 300,000 commands in the bucket of some 80 ms.
+        [0, 1, 2].map(|_| LatencyReport {
+            counts: vec![(100, 300_000)],
+            sum_ns: 1,
+        })
+    }
+
+    #[test]
+    fn a_page_fits_a_terminal_of_80_columns() {
+        let host = "nqn.2014-08.org.nvmexpress:uuid:01234567-89ab-cdef-0123-456789abcdef";
+        let now = Report {
+            at_ns: 1_000_000_000,
+            namespaces: vec![NamespaceReport {
+                subsystem: "nqn.2026-01.example:disk".parse().unwrap(),
+                id: 1,
+                bytes: 1 << 40,
+                read_bytes: 12_345_678_901,
+                written_bytes: 12_345_678_901,
+                errors: 99_999,
+                in_flight: 0,
+                latency: busy(),
+            }],
+            queues: vec![QueueReport {
+                subsystem: "nqn.2026-01.example:disk".parse().unwrap(),
+                id: 1,
+                host: host.parse().unwrap(),
+                controller: 65_000,
+                queue: 128,
+                latency: busy(),
+            }],
+            ..beginning()
+        };
+        let text = page(&now, &beginning());
+        for line in text.lines() {
+            assert!(line.chars().count() <= COLUMNS, "{line}");
+        }
+        let cells = |line: &str| line.split_whitespace().count();
+        let rows: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains("300000"))
+            .collect();
+        assert_eq!(
+            rows.iter().map(|row| row.len()).collect::<Vec<_>>(),
+            [79, 56],
+            "{text}"
+        );
+        assert_eq!(cells(rows[0]), 10, "{text}");
+        assert!(HEADS.len() == rows[0].len(), "{text}");
+        // The end of a name that is cut stands behind a sign.
+        assert!(text.contains("\n\u{2026}"), "{text}");
+        assert!(
+            text.contains("0123-456789abcdef 65000:128 namespace 1"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_client_with_a_long_name_has_a_line_of_its_own() {
+        let none = TransferReport::default();
+        let client = |name: &str| ConnectionReport {
+            id: name.len() as u64,
+            client: name.to_owned(),
+            has_session: true,
+            read: none,
+            write: none,
+        };
+        let names = [
+            "192.0.2.1:49152",
+            "[2001:db8:1234:5678:9abc:def0:1234:5678%storage0]:49152",
+        ];
+        let now = SmbReport {
+            smb: "gateway".to_owned(),
+            at_ns: 1_000_000_000,
+            refused: 0,
+            ended: 0,
+            data_bytes: 0,
+            unauthenticated_bytes: 0,
+            read: none,
+            write: none,
+            invalidated: 0,
+            connections: names.map(client).to_vec(),
+        };
+        let text = smb_page(&now, None);
+        for line in text.lines().skip(1) {
+            assert!(line.chars().count() <= COLUMNS, "{line}");
+        }
+        for name in names {
+            assert!(text.contains(name), "{text}");
+        }
+        let long = text.lines().position(|line| line == names[1]);
+        let below = text.lines().nth(long.expect("its own line") + 1);
+        assert!(
+            below.is_some_and(|line| line.starts_with("      ")),
+            "{text}"
+        );
+    }
 }
