@@ -402,9 +402,16 @@ fn records() -> Result<Vec<(String, Record)>, Error> {
         }
         let text = runtime::read(&path).unwrap_or_default();
         let is_there = local::connect(&path.with_extension("sock")).is_ok();
-        match serde_json::from_str(&text).ok().filter(|_| is_there) {
-            Some(record) => found.push((name, record)),
-            None => _ = fs::remove_file(&path),
+        match serde_json::from_str(&text) {
+            Ok(record) if is_there => found.push((name, record)),
+            // A record is written in one step: one that cannot be read is of another version.
+            Err(error) if is_there => {
+                output::note!(
+                    "rockery: {} is of a running export, and is not understood: {error}",
+                    path.display()
+                );
+            }
+            Ok(_) | Err(_) => _ = fs::remove_file(&path),
         }
     }
     found.sort_by(|one, other| one.0.cmp(&other.0));

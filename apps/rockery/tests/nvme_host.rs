@@ -244,3 +244,31 @@ fn a_server_whose_announcement_cannot_be_read_serves() {
     };
     assert!(status.contains(NQN), "{status}");
 }
+
+#[test]
+fn the_record_of_a_running_export_that_is_not_understood_is_named_and_stays() {
+    use std::os::unix::fs::DirBuilderExt;
+    let base = TempDir::new().unwrap();
+    let folder = base.path().join("rockery/nvme");
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(&folder).unwrap();
+    for name in ["running", "ended"] {
+        std::fs::write(folder.join(format!("{name}.json")), "{}").unwrap();
+    }
+    let listener = std::os::unix::net::UnixListener::bind(folder.join("running.sock")).unwrap();
+    let mut list = rockery();
+    list.args(["nvme", "list"]);
+    let listed = list.env("XDG_RUNTIME_DIR", base.path()).output().unwrap();
+    drop(listener);
+    let said = String::from_utf8_lossy(&listed.stderr);
+    assert!(
+        listed.status.success() && listed.stdout.is_empty(),
+        "{said}"
+    );
+    assert!(
+        said.contains("running.json is of a running export"),
+        "{said}"
+    );
+    assert!(folder.join("running.json").exists(), "{said}");
+    assert!(!folder.join("ended.json").exists(), "{said}");
+}
