@@ -352,6 +352,7 @@ fn measure_with(what: &BenchArgs, client: &mut Client) -> Result<(), Error> {
     let mut failures = Failures::default();
     let mut queues = client.queues(most(|job| job.queues), most(|job| job.depth))?;
     if what.fill {
+        output::stage!("rockery: filling the namespace");
         fill(&mut queues[0], &namespace, client.controller().transfer_max)?;
     }
     if !what.json {

@@ -89,6 +89,16 @@ macro_rules! note {
 }
 pub(crate) use note;
 
+/// Says on a terminal what a command does that may take seconds. Elsewhere it is silent: logs have results.
+macro_rules! stage {
+    ($($text:tt)*) => {
+        if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+            $crate::output::write_note(format_args!($($text)*));
+        }
+    };
+}
+pub(crate) use stage;
+
 /// Whether standard output is a terminal.
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()

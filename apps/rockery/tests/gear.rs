@@ -336,3 +336,21 @@ fn counters_are_compared_with_an_earlier_snapshot() {
     let error = text(&output.stderr);
     assert!(error.contains("1 of --before, and 2 of --host"), "{error}");
 }
+
+#[test]
+fn a_probe_says_on_a_terminal_whom_it_asks_and_nowhere_else() {
+    let command = format!(
+        "{} doctor probe 127.0.0.1 --port 0",
+        env!("CARGO_BIN_EXE_rockery")
+    );
+    let silent = Command::new("sh").args(["-c", &command]).output().unwrap();
+    let said = String::from_utf8_lossy(&silent.stderr);
+    assert!(!said.contains("asking"), "{said}");
+    // util-linux: gives the program a terminal, and writes what it shows.
+    let mut shown = Command::new("script");
+    shown.args(["--quiet", "--command", &command, "/dev/null"]);
+    let shown = shown.stdin(std::process::Stdio::null()).output();
+    let shown = shown.expect("script (package bsdutils) is there");
+    let said = String::from_utf8_lossy(&shown.stdout);
+    assert!(said.contains("rockery: asking 127.0.0.1"), "{said}");
+}

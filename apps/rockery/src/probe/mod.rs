@@ -20,7 +20,7 @@ use doctor::probe::{
     survey_findings,
 };
 
-use crate::Error;
+use crate::{Error, output};
 pub(crate) use expect::hostname;
 use load::Loads;
 pub(crate) use matrix::matrix;
@@ -109,6 +109,7 @@ pub(crate) fn act(what: &Probe) -> Result<(), Error> {
     let dscps = [what.dscp, 48, 0];
     let mut observed = Vec::new();
     for (host, address) in &targets {
+        output::stage!("rockery: asking {host}");
         let mut network = receiver.to(*address)?;
         observed.push(survey(host, *address, &dscps, &mut network));
     }
@@ -199,6 +200,10 @@ fn under_load(
         None => expected.iter().map(|expected| expected.dscp).collect(),
         Some(_) => Vec::new(),
     };
+    output::stage!(
+        "rockery: sending loads of {} s to {cooperating} hosts that listen",
+        what.seconds
+    );
     let streams = load::run(receiver, observed, kbps, &dscps, what)?;
     let shares = match (obstacle, dscps.is_empty()) {
         (Some(why), _) => Err(why),
