@@ -31,6 +31,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import resource
 import shutil
 import subprocess
 import sys
@@ -212,6 +213,25 @@ class FreeSpace:
         return f"Least free disk space: {', '.join(parts)}"
 
 
+class Usage:
+    """The time that programs take from here on: elapsed, and of processors."""
+
+    def __init__(self):
+        self.begin = self.now()
+
+    @staticmethod
+    def now():
+        """The clock, and the processor time of all programs that have ended, theirs included."""
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return time.monotonic(), children.ru_utime + children.ru_stime
+
+    def __str__(self):
+        elapsed, processors = (now - before for now, before in zip(self.now(), self.begin))
+        count = len(os.sched_getaffinity(0))
+        part = processors / max(elapsed, 0.001) / count
+        return f"{elapsed:.0f} s, with {processors:.0f} s of processor time: {part:.0%} of {count} processors"
+
+
 def main():
     parser = argparse.ArgumentParser(description="Builds and runs the tests of the workspace.")
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("ROCKERY_TEST_JOBS", "2")),
@@ -228,7 +248,9 @@ def main():
     selected = [word for package in options.package for word in ("-p", package)] or ["--workspace"]
     files_before = changed_files()
     free = FreeSpace()
+    building = Usage()
     programs = built(cargo, selected, options.filter)
+    build_usage = str(building)
     try:
         before = json.loads(SECONDS.read_text())
     except (OSError, ValueError):
@@ -237,11 +259,13 @@ def main():
     programs.sort(key=lambda p: -before.get(p.label, 1e9))
 
     failed, flaky, to_repeat, took = [], [], [], {}
+    running = Usage()
     for program, (succeeded, seconds, output) in run_all(programs, options.filter, options.jobs):
         took[program.label] = round(seconds, 1)
         print(f"\n=== {program.label} ({seconds:.1f} s)\n{output}", flush=True)
         if not succeeded:
             to_repeat.append((program, output))
+    run_usage = str(running)
     for program, output in to_repeat:
         succeeded, names = run_again(program, output, options.filter)
         (flaky if succeeded else failed).append(f"{program.label}: {', '.join(names) or 'the program'}")
@@ -257,6 +281,7 @@ def main():
         print(f"{seconds:8.1f}  {name}")
     if not options.filter:
         SECONDS.write_text(json.dumps({**before, **took}, indent=1, sort_keys=True))
+    print(f"Building: {build_usage}. Tests: {run_usage}.")
     print(free)
     for name in sorted(flaky):
         print(f"flaky: {name} failed, and passed when run again")
