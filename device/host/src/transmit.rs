@@ -28,6 +28,8 @@ pub(crate) struct Transmitter {
     interface: u32,
     /// Limit of datagrams per call.
     segments_max: usize,
+    /// Whether the kernel has divided a batch: it divides others too, then.
+    divides: bool,
     /// One for each source port.
     batches: Vec<Batch>,
     /// Bit mask of the batches with packets.
@@ -54,15 +56,18 @@ impl Observer {
         (observer.capture.is_some() || observer.faults.is_some()).then_some(observer)
     }
 
-    /// Observes a batch; true if it has left, or is lost.
-    fn observe(&mut self, way: &Way, bytes: &[u8], segment: usize) -> bool {
+    /// Writes packets into the capture, as they are sent.
+    fn capture(&mut self, way: &Way, packets: &[u8], segment: usize) {
         if let Some(capture) = &mut self.capture
-            && !capture.write(&envelope(&way.route, way.port, &way.flow), bytes, segment)
+            && !capture.write(&envelope(&way.route, way.port, &way.flow), packets, segment)
         {
             self.capture = None;
         }
-        let faults = self.faults.as_mut();
-        faults.is_some_and(|faults| faults.pass(&way.socket, &way.route, bytes, segment))
+    }
+
+    /// The faults, where packets meet some at this moment.
+    fn faults(&mut self) -> Option<&mut PacketFaults> {
+        self.faults.as_mut().filter(|faults| faults.take_packets())
     }
 }
 
@@ -109,6 +114,7 @@ impl Transmitter {
             sockets: SourcePorts::new(socket),
             interface,
             segments_max: if segments { SEGMENTS_MAX } else { 1 },
+            divides: false,
             batches: (0..PORTS).map(|_| Batch::default()).collect(),
             filled: 0,
             observer: Observer::from_environment(interface),
@@ -161,16 +167,28 @@ impl Transmitter {
         (batch.length, batch.segments, batch.closed, batch.bulk) = (0, 0, false, false);
     }
 
-    /// Sends the packets of a batch, unless what observes packets has taken them.
+    /// Sends the packets of a batch, or leaves them to the faults that they meet.
     fn send_batch(&mut self, index: usize) -> io::Result<()> {
         let batch = &mut self.batches[index];
         let packets = batch.staging.get_mut(..batch.length).unwrap_or_default();
         let Some(way) = batch.way.as_ref() else {
             return Ok(());
         };
-        let observer = self.observer.as_mut();
-        if observer.is_some_and(|observer| observer.observe(way, packets, batch.segment)) {
+        let mut observer = self.observer.as_mut();
+        if let Some(observer) = &mut observer
+            && observer.faults().is_some()
+        {
+            number_singly(&way.flow, packets, batch.segment);
+            observer.capture(way, packets, batch.segment);
+            if let Some(faults) = observer.faults() {
+                faults.pass(&way.socket, &way.route, packets, batch.segment);
+            }
             return Ok(());
+        }
+        // How the first packets leave that are to be divided is known when they have left.
+        let is_known = batch.segments <= 1 || self.divides;
+        if let Some(observer) = observer.as_mut().filter(|_| is_known) {
+            observer.capture(way, packets, batch.segment);
         }
         let mut sent = way.socket.send(&way.route, packets, batch.segment);
         // The address may have been removed meanwhile.
@@ -193,24 +211,28 @@ impl Transmitter {
             tracing::warn!(target: HOST, "no UDP segmentation offload on this route: {error}");
             self.segments_max = 1;
             self.counters.sends += batch.segments as u64;
-            sent = send_each(socket, way, packets, batch.segment);
+            number_singly(&way.flow, packets, batch.segment);
+            let mut each = packets.chunks(batch.segment.max(1));
+            sent = each.try_for_each(|packet| socket.send(&way.route, packet, packet.len()));
+        } else if sent.is_ok() && batch.segments > 1 {
+            self.divides = true;
+        }
+        if let Some(observer) = observer.filter(|_| !is_known) {
+            observer.capture(way, packets, batch.segment);
         }
         sent
     }
 }
 
-/// Sends the packets of a batch one by one. Their ICRCs are made again: the kernel numbers the packets of a
-/// segmented send in the header of IPv4, which the ICRC covers, and a single packet has the number 0.
-fn send_each(socket: &Socket, way: &Way, packets: &mut [u8], segment: usize) -> io::Result<()> {
-    for packet in packets.chunks_mut(segment) {
+/// Makes the ICRCs of packets that leave one by one. The kernel numbers the packets of a segmented send in
+/// the header of IPv4, which the ICRC covers, and a single packet has the number 0.
+fn number_singly(flow: &Flow, packets: &mut [u8], segment: usize) {
+    for packet in packets.chunks_mut(segment.max(1)) {
         let (transport, place) = packet.split_at_mut(packet.len().saturating_sub(ICRC_SIZE));
-        let length = transport.len() as u16;
-        let mut icrc = way.flow.seed(length, Identification::ZERO);
+        let mut icrc = flow.seed(transport.len() as u16, Identification::ZERO);
         icrc.transport(transport);
         place.copy_from_slice(&icrc.finish());
-        socket.send(&way.route, packet, segment)?;
     }
-    Ok(())
 }
 
 /// The positions of the bits that are set.
@@ -376,39 +398,21 @@ fn envelope<'a>(route: &Route, source_port: u16, flow: &'a Flow) -> Envelope<'a>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use link::udp::ROCE_PORT;
-    use std::net::{Ipv4Addr, UdpSocket};
+    use std::net::Ipv4Addr;
 
     #[test]
-    fn packets_of_a_batch_that_is_not_divided_leave_one_by_one_with_their_own_icrc() {
+    fn packets_that_leave_one_by_one_have_the_icrc_of_single_packets() {
         const SEGMENT: usize = 60;
-        let here = Ipv4Addr::new(127, 77, 3, 1);
-        let receiver = UdpSocket::bind((here, ROCE_PORT)).unwrap();
-        let port = 0xf7ff;
-        let socket = Arc::new(Socket::to_send_from(port, None).unwrap());
-        let source = here.to_ipv6_mapped();
-        let way = Way {
-            socket: Arc::clone(&socket),
-            port,
-            route: Route {
-                source,
-                destination: source,
-                interface: 1,
-                traffic_class: 0,
-                hop_limit: 64,
-            },
-            flow: flow_between(source, source, port),
-        };
+        let here = Ipv4Addr::new(127, 77, 3, 1).to_ipv6_mapped();
+        let flow = flow_between(here, here, 0xf800);
         // The last packet of a batch may be shorter.
-        let mut packets: Vec<u8> = (0..2 * SEGMENT + 32).map(|index| index as u8).collect();
-        let sent = packets.clone();
-        send_each(&socket, &way, &mut packets, SEGMENT).unwrap();
-        for expected in sent.chunks(SEGMENT) {
-            let mut buffer = [0; 2 * SEGMENT];
-            let length = receiver.recv(&mut buffer).unwrap();
-            let (transport, icrc) = wire::split_icrc(&buffer[..length]).unwrap();
-            assert_eq!(transport, &expected[..expected.len() - ICRC_SIZE]);
-            let mut single = way.flow.seed(transport.len() as u16, Identification::ZERO);
+        let batch: Vec<u8> = (0..2 * SEGMENT + 32).map(|index| index as u8).collect();
+        let mut singles = batch.clone();
+        number_singly(&flow, &mut singles, SEGMENT);
+        for (packet, before) in singles.chunks(SEGMENT).zip(batch.chunks(SEGMENT)) {
+            let (transport, icrc) = wire::split_icrc(packet).unwrap();
+            assert_eq!(transport, &before[..before.len() - ICRC_SIZE]);
+            let mut single = flow.seed(transport.len() as u16, Identification::ZERO);
             single.transport(transport);
             assert_eq!(icrc, single.finish());
         }

@@ -63,20 +63,21 @@ impl PacketFaults {
         })
     }
 
-    /// Lets the packets of a batch leave with their faults. False where there are none: the caller sends
-    /// them then.
+    /// Whether packets meet faults: they leave by [`Self::pass`] then, one by one.
+    pub(crate) fn take_packets(&self) -> bool {
+        interest().packets || !self.behind.is_empty() || raise::is_down(self.interface)
+    }
+
+    /// Lets the packets of a batch leave with their faults.
     pub(crate) fn pass(
         &mut self,
         socket: &Arc<Socket>,
         route: &Route,
         bytes: &[u8],
         segment: usize,
-    ) -> bool {
+    ) {
         if raise::is_down(self.interface) {
-            return true;
-        }
-        if !interest().packets && self.behind.is_empty() {
-            return false;
+            return;
         }
         for bytes in bytes.chunks(segment.max(1)) {
             self.one(Leaving {
@@ -85,7 +86,6 @@ impl PacketFaults {
                 bytes: bytes.to_vec(),
             });
         }
-        true
     }
 
     fn one(&mut self, mut packet: Leaving) {
