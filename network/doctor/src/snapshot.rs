@@ -207,7 +207,7 @@ fn without_down(read: Configuration, not_judged: &mut Vec<NotUnderstood>) -> Vec
     let of_qos: BTreeSet<&str> = of_qos.map(|port| port.name.as_str()).collect();
     let concerns = |line: &&NotUnderstood| {
         let mut ports = line.ports.iter();
-        ports.any(|port| of_qos.contains(port.as_str()))
+        line.ports.is_empty() || ports.any(|port| of_qos.contains(port.as_str()))
     };
     let lines = read.outcomes.lines_not_judged().iter();
     not_judged.extend(lines.filter(concerns).cloned());

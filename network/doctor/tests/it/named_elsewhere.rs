@@ -288,6 +288,12 @@ fn a_switch_priority_of_nvue_has_the_queue_of_its_traffic_class() {
         Some("several switch priorities share traffic class 5")
     );
     assert!(read.queues[2].ecn.is_some() && read.unknown(Area::Classes).is_none());
+    let said = &switch(&shared).not_judged;
+    let why = "switch priority 3 has pauses, and other priorities are in its traffic class 5: a pause stops \
+               them too";
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!((said[0].line, said[0].why.as_str()), (4, why));
+    assert!(switch(NVUE).not_judged.is_empty());
     let odd = switch(&with(
         NVUE,
         "switch-priority 5 traffic-class 3",

@@ -252,6 +252,13 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
+    /// A priority with pauses, and the traffic class that others are in as well.
+    fn shared(&self) -> Option<(u8, u8)> {
+        let own = (0..).zip(self.queue_of);
+        let mut lossless = own.filter(|(priority, _)| self.pfc >> priority & 1 == 1);
+        lossless.find(|(_, class)| self.queue_of.iter().filter(|own| *own == class).count() > 1)
+    }
+
     /// The settings of a port with these profiles.
     fn finish(mut self) -> Intent {
         for (priority, class) in self.queue_of.map(usize::from).into_iter().enumerate() {
@@ -465,6 +472,17 @@ impl<'a> Text<'a> {
                 let rest = setting.words.get(3..).unwrap_or_default();
                 outcomes.take(setting.line, reading.qos(setting, area, rest));
             }
+        }
+        let area = "egress-queue-mapping";
+        let name = names.get(area).map_or(PROFILE, String::as_str);
+        let mapping = self.profiles.get(&(area, name.to_owned()));
+        let last = mapping.and_then(|settings| settings.last());
+        if let (Some((priority, class)), Some(setting)) = (reading.shared(), last) {
+            let why = format!(
+                "switch priority {priority} has pauses, and other priorities are in its traffic class \
+                 {class}: a pause stops them too"
+            );
+            outcomes.not_judged(setting.line, why);
         }
         reading.finish()
     }
