@@ -539,3 +539,23 @@ fn pfc_that_a_host_sets_counts_where_it_is_not_willing() {
     );
     assert_eq!(rules(&found(&shown)), [""; 0]);
 }
+
+#[test]
+fn an_address_of_windows_that_is_none_is_named() {
+    let text = "==> Get-NetIPAddress | Format-List * <==
+IPAddress    : 192.0.2.300
+PrefixLength : 25
+
+IPAddress    : FE80::C8C0:F65D:...
+PrefixLength : 64
+==> Get-NetAdapterRdma <==
+Name    : SLOT 2
+Enabled : True
+";
+    let host = read_host("client.txt", text).expect("a snapshot");
+    let [left] = &host.left[..] else {
+        panic!("{:?}", host.left);
+    };
+    assert_eq!(left.line, 2, "{left}");
+    assert!(left.why.contains("an IP address was expected"), "{left}");
+}

@@ -396,8 +396,9 @@ fn address(
     else {
         return Ok(());
     };
-    // A link-local address has its interface behind a percent sign, and no route leads to it.
-    if address.contains('%') {
+    // A link-local address has its interface behind a percent sign, unless a table cuts it. No route leads to
+    // one.
+    if address.contains('%') || address.to_ascii_lowercase().starts_with("fe80:") {
         return Ok(());
     }
     let address = address.parse();
