@@ -153,11 +153,16 @@ pub(crate) fn blocks<'a>(
     text: &'a str,
 ) -> Result<(Vec<Block<'a>>, Outcomes), ReadError> {
     let lines = lines(file, text, &['!', '#'])?;
-    let outcomes = Outcomes::of(file, &lines);
+    let mut outcomes = Outcomes::of(file, &lines);
     let mut stack: Vec<(usize, Block<'a>)> = Vec::new();
     let mut top = Vec::new();
     for line in lines {
         close(&mut stack, &mut top, line.indent);
+        // What people type to leave a mode is in scripts and guides, and sets nothing.
+        if matches!(line.text, "exit" | "end") {
+            outcomes.irrelevant(line.number);
+            continue;
+        }
         if stack.len() >= DEPTH_MAX {
             return Err(ReadError::new(
                 file,

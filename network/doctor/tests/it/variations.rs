@@ -501,3 +501,45 @@ fn pools_beyond_the_memory_of_the_chip_are_a_finding() {
         assert_eq!(rules(&text), ["switch-memory"], "{shown}");
     }
 }
+
+#[test]
+fn lines_that_leave_a_mode_set_nothing() {
+    let os10 = "class-map type network-qos NQ
+ match qos-group 3
+ exit
+policy-map type network-qos PFC
+ class NQ
+  pause
+  pfc-cos 3
+  exit
+ exit
+wred ROCE
+ random-detect color green minimum-threshold 150 maximum-threshold 1500 drop-probability 100
+ random-detect ecn
+ exit
+class-map type queuing Q3
+ match queue 3
+policy-map type queuing OUT
+ class Q3
+  bandwidth percent 50
+  random-detect ROCE
+  end
+trust dscp-map STORAGE
+ qos-group 3 dscp 26
+interface ethernet1/1/1
+ mtu 9216
+ trust-map dscp STORAGE
+ priority-flow-control mode on
+ service-policy input type network-qos PFC
+ service-policy output type queuing OUT
+ exit
+";
+    let read = switch(os10);
+    assert!(read.left.is_empty(), "{:?}", read.left);
+    assert_eq!(found(os10), [""; 0]);
+    let lines = os10
+        .lines()
+        .filter(|line| !matches!(line.trim(), "exit" | "end"));
+    let without: Vec<&str> = lines.collect();
+    assert_eq!(read.groups, switch(&without.join("\n")).groups);
+}
