@@ -446,6 +446,7 @@ impl Dialect {
                 Self::NxOs,
                 has("class type network-qos ")
                     || has("class type queuing ")
+                    || (has("policy-map type network-qos ") && has_interfaces(text, 2))
                     || (has("priority-flow-control mode ")
                         && !has(" no-drop")
                         && has_interfaces(text, 2)),

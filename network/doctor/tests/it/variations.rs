@@ -543,3 +543,21 @@ interface ethernet1/1/1
     let without: Vec<&str> = lines.collect();
     assert_eq!(read.groups, switch(&without.join("\n")).groups);
 }
+
+#[test]
+fn nxos_is_known_by_a_policy_whose_classes_have_no_type() {
+    let text = "class-map type network-qos DATA
+  match qos-group 3
+policy-map type network-qos NQ
+  class DATA
+    pause no-drop
+system qos
+  service-policy type network-qos NQ
+interface Ethernet1/1
+  priority-flow-control mode on
+";
+    let read = switch(text);
+    assert_eq!(read.dialect, vendors::Dialect::NxOs);
+    assert_eq!(read.left[0].line, 4, "{:?}", read.left);
+    assert!(unknown(&read).contains(&Area::Pfc), "{:?}", read.left);
+}
