@@ -15,6 +15,8 @@ struct Source {
     name: String,
     text: String,
     start: usize,
+    /// Where its lines end.
+    newlines: Vec<usize>,
 }
 
 /// All texts that a document is made of.
@@ -55,6 +57,7 @@ impl Sources {
             name: name.to_owned(),
             text: text.to_owned(),
             start,
+            newlines: text.match_indices('\n').map(|(at, _)| at).collect(),
         });
         self.sources.len() - 1
     }
@@ -100,7 +103,7 @@ impl Sources {
         let wanted = text.get(at..place.end.saturating_sub(source.start).min(text.len()));
         Some(SourceLine {
             file: source.name.clone(),
-            line: text[..begin].matches('\n').count() + 1,
+            line: source.newlines.partition_point(|newline| *newline < begin) + 1,
             column: column + 1,
             text: shown,
             skipped,
