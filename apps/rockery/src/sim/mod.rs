@@ -13,8 +13,8 @@ use std::process::ExitCode;
 
 use ::sim::experiment::{CAPTURED_MAX, Experiment, check_sweep};
 use ::sim::report::{
-    Report, collectives_csv, counted, flows_csv, hops_csv, links_csv, ports_csv, table,
-    vendor_tables, write_life, write_pcap,
+    Report, collectives_csv, counted, flows_csv, hops_csv, links_csv, number_settings, ports_csv,
+    table, vendor_tables, write_life, write_pcap,
 };
 use ::sim::world::Results;
 use fabric::{Span, Time};
@@ -306,8 +306,9 @@ fn sweep(plan: &runs::RunPlan<'_>) -> Result<usize, Error> {
     if let Some((_, first)) = plan.points.first() {
         name_notes(&runs::experiment(plan.document, first, plan.files)?.notes());
     }
-    let reports = runs::all(plan, io::stderr().is_terminal())?;
+    let mut reports = runs::all(plan, io::stderr().is_terminal())?;
     if let Some(path) = &sim.csv {
+        number_settings(&mut reports);
         let rows = reports.iter().enumerate();
         let text: String = rows
             .map(|(row, (number, report))| flows_csv(report, Some(*number), row == 0))

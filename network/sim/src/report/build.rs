@@ -22,6 +22,7 @@ impl Report {
             title: experiment.file.title.clone(),
             seed: experiment.file.seed,
             settings: Vec::new(),
+            numbers: Vec::new(),
             end_s: results.end.0 as f64 / 1e12,
             skipped: skipped(experiment, results),
             partial,
@@ -490,6 +491,11 @@ fn port(counted: &Counted<'_>, rate: Rate, gap: u32, end: Time) -> PortReport {
         pfc_received: by_priority(counted, |incidents| incidents.pfc_received),
         groups: groups(counted),
         paused_us: queues.iter().map(|queue| queue.paused_us).sum(),
+        peak_queue_bytes: queues
+            .iter()
+            .map(|queue| queue.peak_bytes)
+            .max()
+            .unwrap_or(0),
         queues,
     }
 }

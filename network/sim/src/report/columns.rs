@@ -263,7 +263,7 @@ pub fn port_columns<R: Borrow<Report>>(reports: &[R]) -> Vec<Column> {
         .whole("bytes", |_, port| port.bytes)
         .whole("marked", |_, port| port.marked)
         .whole("peak_queue_bytes", |_, port| {
-            u64::from(port.peak_queue_bytes())
+            u64::from(port.peak_queue_bytes)
         })
         .whole("dropped", |_, port| {
             port.dropped.iter().map(|(_, count)| count).sum()

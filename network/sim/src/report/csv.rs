@@ -97,13 +97,16 @@ pub fn hops_csv(report: &Report, run: Option<usize>, head: bool) -> String {
     text
 }
 
-/// The settings besides the file, as columns: names or values.
+/// The settings besides the file, as columns: names or values. Behind them are those with a unit, as numbers.
 pub(super) fn settings(report: &Report, names: bool) -> String {
-    report
-        .settings
-        .iter()
-        .map(|(name, value)| format!("{},", cell(if names { name } else { value })))
-        .collect()
+    let texts = report.settings.iter();
+    let texts = texts.map(|(name, value)| cell(if names { name } else { value }));
+    let numbers = report.numbers.iter();
+    let numbers = numbers.map(|(name, value)| match names {
+        true => cell(name),
+        false => value.to_string(),
+    });
+    texts.chain(numbers).map(|cell| cell + ",").collect()
 }
 
 /// One row per port and class.

@@ -35,7 +35,7 @@ pub use life::{LifeFormat, write_life};
 pub use limits::Bottleneck;
 pub use models::{ExchangeReport, ExposedReport, ModelReport};
 pub use pcap::{captured_bytes, pcap_header, pcap_record, write_pcap};
-pub use sweep::{sweep_rows, swept_numbers};
+pub use sweep::{number_settings, sweep_rows, swept_numbers};
 pub use table::{table, table_so_far};
 pub use vendors::{Printed, vendor_tables};
 
@@ -66,6 +66,10 @@ pub struct Report {
     pub seed: u64,
     /// Settings besides the file: paths and values.
     pub settings: Vec<(String, String)>,
+    /// The same as numbers, where all runs of a sweep have numbers of one unit: for tables of runs
+    /// ([`number_settings`]).
+    #[serde(skip)]
+    pub numbers: Vec<(String, f64)>,
     /// Virtual time at the end, in seconds.
     pub end_s: f64,
     /// How much of it was skipped, in seconds, and in how many pieces, if skipping was requested. Hops,
@@ -321,17 +325,14 @@ pub struct PortReport {
     pub groups: Vec<GroupReport>,
     /// Microseconds during which the other end had it paused, over all queues.
     pub paused_us: f64,
+    /// The most bytes that one of its queues had at a time.
+    #[serde(default)]
+    pub peak_queue_bytes: u32,
     /// By class that was used.
     pub queues: Vec<QueueReport>,
 }
 
 impl PortReport {
-    /// The most bytes that one of its queues had at a time.
-    pub fn peak_queue_bytes(&self) -> u32 {
-        let peaks = self.queues.iter().map(|queue| queue.peak_bytes);
-        peaks.max().unwrap_or(0)
-    }
-
     /// Packets that were lost at this port or on its link, by reason.
     pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let link = [

@@ -64,6 +64,29 @@ pub fn sweep_rows(reports: &[(usize, Report)]) -> Vec<Vec<String>> {
     rows
 }
 
+/// Gives the runs of a sweep their settings as numbers: texts sort 1200kB before 400kB. A column is called
+/// like the field, and its unit; a field without a unit is a number as it is.
+pub fn number_settings(reports: &mut [(usize, Report)]) {
+    let fields = reports
+        .first()
+        .map_or(0, |(_, report)| report.settings.len());
+    for index in 0..fields {
+        let setting = |report: &Report| report.settings.get(index).cloned().unwrap_or_default();
+        let values = reports.iter().map(|(_, report)| setting(report).1);
+        let unit = Unit::of_all(&values.collect::<Vec<_>>());
+        let Some(unit) = unit.filter(|unit| *unit != Unit::Number) else {
+            continue;
+        };
+        for (_, report) in reports.iter_mut() {
+            let (path, value) = setting(report);
+            let number = unit.number(&value).unwrap_or_default();
+            report
+                .numbers
+                .push((format!("{path}_{}", unit.name()), number));
+        }
+    }
+}
+
 /// The values of a swept field as numbers, and the name of their unit, which is empty for numbers without
 /// one; `None` where a value is none.
 pub fn swept_numbers<R: Borrow<Report>>(

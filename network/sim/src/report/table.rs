@@ -312,7 +312,7 @@ fn hops(report: &Report) -> String {
 /// The weight of a port in the choice of those that are listed.
 fn weight(port: &PortReport) -> f64 {
     let lost: u64 = port.losses().map(|(_, count)| count).sum();
-    let peak = port.peak_queue_bytes();
+    let peak = port.peak_queue_bytes;
     let lost = lost as f64 * 1e12 + port.trimmed as f64 * 1e6;
     lost + port.paused_us * 1e3 + f64::from(peak) + port.load
 }
@@ -338,18 +338,12 @@ fn ports(ports: &[PortReport]) -> String {
     shown.sort_by(|one, other| weight(other).total_cmp(&weight(one)));
     shown.truncate(PORTS_SHOWN);
     for port in &shown {
-        let peak = port
-            .queues
-            .iter()
-            .map(|queue| queue.peak_bytes)
-            .max()
-            .unwrap_or(0);
         let mut row = vec![
             port.port.clone(),
             port.to.clone(),
             format!("{:.1}%", 100.0 * port.load),
             port.packets.to_string(),
-            size(f64::from(peak)),
+            size(f64::from(port.peak_queue_bytes)),
             time(port.paused_us),
             port.marked.to_string(),
             port.pauses_sent.to_string(),

@@ -95,14 +95,14 @@ pub(super) fn at_ports(
                 (is_switch(&near) || sends(&near)) && (is_switch(&far) || receives(&far))
             })
         })
-        .max_by_key(|port| port.peak_queue_bytes())
-        .filter(|port| port.peak_queue_bytes() >= QUEUED)?;
+        .max_by_key(|port| port.peak_queue_bytes)
+        .filter(|port| port.peak_queue_bytes >= QUEUED)?;
     Some(format!(
         "packets queue for a part of the time, most of all at {} → {}: {}, where the link is busy for \
          {:.0} % of it all",
         queue.port,
         queue.to,
-        size(f64::from(queue.peak_queue_bytes())),
+        size(f64::from(queue.peak_queue_bytes)),
         100.0 * queue.load
     ))
 }

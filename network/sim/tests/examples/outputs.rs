@@ -3,7 +3,7 @@
 use super::{run, run_with};
 use fabric::Span;
 use sim::report::columns::{Values, flow_columns, hop_columns, port_columns, sample_columns};
-use sim::report::{Report, flows_csv, ports_csv, table, write_pcap};
+use sim::report::{Report, flows_csv, number_settings, ports_csv, table, write_pcap};
 use wire::{Message, Packet, Pause, split_icrc};
 
 #[test]
@@ -20,6 +20,61 @@ fn rows_are_flows_and_ports() {
     let json: serde_json::Value = serde_json::from_str(&ran.report.json()).unwrap();
     assert_eq!(json["flows"].as_array().unwrap().len(), 16);
     assert!(json["workloads"][0]["slowdown"]["p99"].as_f64().unwrap() > 1.0);
+}
+
+#[test]
+fn swept_settings_with_units_are_numbers_too() {
+    let of = |buffer: &str, mtu: &str| {
+        let mut report = run("incast.toml", &[("qos.default.buffer", buffer)]).report;
+        report.settings = [("qos.default.buffer", buffer), ("nic.default.mtu", mtu)]
+            .map(|(path, value)| (path.to_owned(), value.to_owned()))
+            .to_vec();
+        report
+    };
+    let mut reports = [(0, of("1200kB", "1024")), (1, of("4MiB", "512"))];
+    number_settings(&mut reports);
+    let rows: Vec<String> = reports
+        .iter()
+        .map(|(run, report)| flows_csv(report, Some(*run), *run == 0))
+        .collect();
+    let head = "run,qos.default.buffer,nic.default.mtu,qos.default.buffer_bytes,workload,";
+    assert!(rows[0].starts_with(head), "{}", rows[0]);
+    assert!(
+        rows[0].contains("\n0,1200kB,1024,1200000,incast,h1,"),
+        "{}",
+        rows[0]
+    );
+    assert!(
+        rows[1].starts_with("1,4MiB,512,4194304,incast,h1,"),
+        "{}",
+        rows[1]
+    );
+}
+
+#[test]
+fn ports_have_the_peak_that_the_table_shows() {
+    let ran = run("incast.toml", &[]);
+    let json: serde_json::Value = serde_json::from_str(&ran.report.json()).unwrap();
+    let ports = json["ports"].as_array().unwrap();
+    let queues = |port: &serde_json::Value| {
+        let queues = port["queues"].as_array().unwrap().clone();
+        queues
+            .iter()
+            .map(|queue| queue["peak_bytes"].as_u64().unwrap())
+            .max()
+    };
+    for port in ports {
+        assert_eq!(
+            port["peak_queue_bytes"].as_u64(),
+            Some(queues(port).unwrap_or(0)),
+            "{port}"
+        );
+    }
+    assert!(
+        ports
+            .iter()
+            .any(|port| port["peak_queue_bytes"].as_u64() > Some(100_000))
+    );
 }
 
 #[test]

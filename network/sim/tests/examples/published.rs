@@ -170,11 +170,7 @@ depth = 4
     ] {
         let limit = format!("alpha {alpha}");
         let report = run(text, &[("qos.default.queue.3.limit", &limit)]);
-        let peak = report
-            .ports
-            .iter()
-            .map(|port| port.peak_queue_bytes())
-            .max();
+        let peak = report.ports.iter().map(|port| port.peak_queue_bytes).max();
         let found = f64::from(peak.unwrap()) / 10e6;
         assert!(
             found < part * 1.001 && found > part * 0.95,

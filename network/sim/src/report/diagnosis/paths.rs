@@ -127,7 +127,7 @@ impl View<'_> {
                     let exit = Exit {
                         to,
                         load: port.map_or(0.0, |port| port.load),
-                        queued: port.map_or(0, |port| port.peak_queue_bytes()),
+                        queued: port.map_or(0, |port| port.peak_queue_bytes),
                     };
                     exits.insert((switch, from.port), exit);
                 }
