@@ -175,7 +175,7 @@ pub(crate) struct Sim {
     pub(crate) repetitions: Option<PathBuf>,
     /// Queue pair whose life is printed before the report: WORKLOAD/HOST/NUMBER, without number or host
     /// where one is meant. Behind it :PSN, for one packet. It tells what was posted, enqueued, marked,
-    /// paused, sent, lost, sent again, acknowledged and completed.
+    /// paused, trimmed, sent, lost, sent again, acknowledged and completed.
     #[arg(long, value_name = "QP[:PSN]")]
     pub(crate) trace: Option<String>,
     /// File for the life of the queue pair, instead of standard output.
