@@ -1,5 +1,6 @@
 //! Settings that the page varies with a slider or a choice: those of the file that decide about congestion.
 
+use fabric_file::congestion::Congestion;
 use fabric_file::schema::{FabricFile, Qos, SpreadKind};
 use serde::Serialize;
 use units::Size;
@@ -153,7 +154,7 @@ fn adapters(file: &FabricFile) -> Vec<Dial> {
             format!(" of {name}")
         };
         let congestion = serde_json::to_value(nic.congestion).unwrap_or_default();
-        let kinds = ["off", "dcqcn", "window", "swift", "hpcc"];
+        let kinds = Congestion::RC.map(Congestion::name);
         let mtu = ["256", "512", "1024", "2048", "4096"];
         [
             choice(

@@ -57,7 +57,11 @@ pub use access::Access;
 pub use address::{AddressVector, Arrival, Channel, Gid, LocalRoute, Path, Senders};
 pub use completion::{Completion, CompletionKind, Extra, NetworkHeader, Status};
 pub use completion_queues::CompletionQueues;
-pub use config::{Config, CongestionConfig, DcqcnConfig, FirmwareDcqcn, HpccConfig, SwiftConfig};
+pub use config::Config;
+pub use congestion::{
+    CongestionConfig, DcqcnConfig, DctcpConfig, FirmwareDcqcn, HpccConfig, Signal, SwiftConfig,
+    TimelyConfig,
+};
 pub use counters::{PortCounters, QpCounters};
 pub use cq::{Arm, Moderation};
 pub use device::{

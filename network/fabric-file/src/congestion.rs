@@ -21,6 +21,11 @@ pub enum Congestion {
     /// HPCC (Li et al., SIGCOMM 2019): a window steered by telemetry of queues and links that switches write
     /// into packets. Each packet of data and each acknowledgement is 42 bytes longer for that.
     Hpcc,
+    /// TIMELY (Mittal et al., SIGCOMM 2015): a rate steered by whether round trips become longer.
+    Timely,
+    /// DCTCP (RFC 8257), as the window of a queue pair: receivers acknowledge each packet, and say which ones
+    /// were marked. `window` is where it begins, and its largest. Both ends of a connection need it.
+    Dctcp,
     /// NSCC, of `transport = "uet"`: a window at the sender, steered by delay and marks (Ultra Ethernet 1.0,
     /// section 3.6.13).
     Nscc,
@@ -32,18 +37,37 @@ pub enum Congestion {
 }
 
 impl Congestion {
-    /// Its name in the file.
-    pub(crate) const fn name(self) -> &'static str {
+    /// Those of reliable connections.
+    pub const RC: [Self; 7] = [
+        Self::Off,
+        Self::Window,
+        Self::Dcqcn,
+        Self::Swift,
+        Self::Hpcc,
+        Self::Timely,
+        Self::Dctcp,
+    ];
+
+    /// Its name in the file, which is that of the table with its parameters.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
             Self::Window => "window",
             Self::Dcqcn => "dcqcn",
             Self::Swift => "swift",
             Self::Hpcc => "hpcc",
+            Self::Timely => "timely",
+            Self::Dctcp => "dctcp",
             Self::Nscc => "nscc",
             Self::Rccc => "rccc",
             Self::NsccRccc => "nscc-rccc",
         }
+    }
+
+    /// Whether a table has the parameters of one of [`Self::RC`].
+    pub(crate) fn has_table(name: &str) -> bool {
+        let mut all = Self::RC.into_iter();
+        all.any(|one| one.name() == name && !matches!(one, Self::Off | Self::Window))
     }
 
     /// Whether Ultra Ethernet's transport has it.
@@ -110,6 +134,39 @@ pub struct Swift {
     pub beta: Ratio,
     /// max_mdf: the largest part by which the window shrinks at once, which is once per round trip.
     pub max_decrease: Ratio,
+}
+
+/// Parameters of TIMELY.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Timely {
+    /// The lowest rate.
+    pub minimum_rate: Bandwidth,
+    /// Bytes of a segment: a round trip is measured for each, at its last packet, and once in a round trip at
+    /// most.
+    pub segment: Size,
+    /// alpha: weight of a new difference between round trips.
+    pub alpha: Ratio,
+    /// beta: how strongly the rate falls.
+    pub beta: Ratio,
+    /// delta: additive increase; five times as much after `hyper-after`.
+    pub additive_rate: Bandwidth,
+    /// minRTT: the difference between round trips that counts as a gradient of one.
+    pub minimum_rtt: Timespan,
+    /// T_low: below this round trip the rate grows in any case.
+    pub low: Timespan,
+    /// T_high: above this round trip the rate falls in any case.
+    pub high: Timespan,
+    /// Round trips in a row that do not become longer until increases are of five steps.
+    pub hyper_after: u8,
+}
+
+/// Parameters of DCTCP.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Dctcp {
+    /// g: weight of a new observation in alpha, the marked share of packets.
+    pub g: Ratio,
 }
 
 /// Parameters of DCQCN.
@@ -186,5 +243,57 @@ impl Default for Hpcc {
             stages: 5,
             additive: Size(80),
         }
+    }
+}
+
+impl Default for Timely {
+    /// The values of the paper's section 6, with segments of 16 KiB.
+    fn default() -> Self {
+        Self {
+            minimum_rate: Bandwidth(Rate::from_bps(10_000_000)),
+            segment: Size(16 << 10),
+            alpha: Ratio((1 << 32) / 8 * 7),
+            beta: Ratio((1 << 32) / 5 * 4),
+            additive_rate: Bandwidth(Rate::from_bps(10_000_000)),
+            minimum_rtt: Timespan(Span::from_us(20)),
+            low: Timespan(Span::from_us(50)),
+            high: Timespan(Span::from_us(500)),
+            hyper_after: 5,
+        }
+    }
+}
+
+impl Default for Dctcp {
+    /// The recommendation of RFC 8257, section 4.2.
+    fn default() -> Self {
+        Self {
+            g: Ratio((1 << 32) / 16),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::NicTable;
+    use alloc::borrow::ToOwned;
+
+    /// The file's word, the name in messages, and the table with parameters are one.
+    #[test]
+    fn each_algorithm_has_one_name_and_a_table_of_it() {
+        let tables = serde_json::to_value(NicTable::default()).unwrap();
+        for one in Congestion::RC {
+            let word = serde_json::to_value(one).unwrap();
+            assert_eq!(word, serde_json::Value::String(one.name().to_owned()));
+            let has_table = tables[one.name()].is_object();
+            assert_eq!(
+                Congestion::has_table(one.name()),
+                has_table,
+                "{}",
+                one.name()
+            );
+            assert!(!one.is_of_uet() || one == Congestion::Off);
+        }
+        assert!(!Congestion::has_table("pcie"));
     }
 }

@@ -19,6 +19,8 @@ const TABLES: &[(&str, &str)] = &[
     ("[nic.NAME.dcqcn]", "Dcqcn"),
     ("[nic.NAME.swift]", "Swift"),
     ("[nic.NAME.hpcc]", "Hpcc"),
+    ("[nic.NAME.timely]", "Timely"),
+    ("[nic.NAME.dctcp]", "Dctcp"),
     ("[nic.NAME.uet]", "Uet"),
     ("[nic.NAME.nscc]", "Nscc"),
     ("[[switch]]", "Switch"),

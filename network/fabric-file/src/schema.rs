@@ -4,7 +4,7 @@ pub use super::collective::{
     Collective, CollectiveAlgorithm, CollectiveKind, CollectiveProtocol, GROUP_OF_ALL, GroupTable,
     LocalTable, TransferTable,
 };
-use super::congestion::{Congestion, Dcqcn, Hpcc, Nscc, Swift};
+use super::congestion::{Congestion, Dcqcn, Dctcp, Hpcc, Nscc, Swift, Timely};
 pub use super::links::{Down, Law, LinkTable};
 pub use super::model::{ExpertsTable, ModelFamily, ModelTable, ParallelTable};
 pub use super::subnet_manager::{RoutingEngine, SubnetManager};
@@ -277,6 +277,10 @@ pub struct NicTable {
     pub swift: Swift,
     /// Parameters of HPCC, by the names of its paper's algorithm 1.
     pub hpcc: Hpcc,
+    /// Parameters of TIMELY, by the names of its paper's algorithm 1.
+    pub timely: Timely,
+    /// Parameters of DCTCP (RFC 8257).
+    pub dctcp: Dctcp,
     /// Parameters of NSCC (Ultra Ethernet 1.0, section 3.6.13).
     pub nscc: Nscc,
 }
@@ -644,6 +648,8 @@ impl Default for NicTable {
             dcqcn: Dcqcn::default(),
             swift: Swift::default(),
             hpcc: Hpcc::default(),
+            timely: Timely::default(),
+            dctcp: Dctcp::default(),
             nscc: Nscc::default(),
         }
     }

@@ -239,7 +239,7 @@ impl Reader<'_> {
             [field] if nic.transport == Transport::Uet && NIC_RC.contains(field) => {
                 Some(nowhere("transport = \"uet\" has no such field"))
             }
-            [table @ ("dcqcn" | "swift" | "hpcc"), field] => congestion(nic, table, field),
+            [table, field] if Congestion::has_table(table) => congestion(nic, table, field),
             _ => None,
         }
     }

@@ -26,6 +26,11 @@ impl Adaptive {
 }
 
 impl Algorithm for Adaptive {
+    #[cfg(feature = "simulation")]
+    fn lines(&self, _load: &impl Fn(*const u8)) {
+        // It lies in the queue pair.
+    }
+
     fn window_packets(&self, mtu: u32) -> u32 {
         self.window_bytes / mtu
     }

@@ -2,12 +2,74 @@
 //! section 5.1 and figure 7). Integers only: alpha is a fraction of 2^32.
 
 use super::pace::Pace;
-use super::{Algorithm, packets};
-use crate::config::DcqcnConfig;
+use super::{Algorithm, Parameters, Signal, packets};
 use crate::time::{Instant, Nanos};
 
 /// Alpha of 1.
 const ONE: u64 = 1 << 32;
+
+/// Parameters of DCQCN, named as in the paper's section 5.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DcqcnConfig {
+    /// Line rate in bits per second: the rate at which a flow starts.
+    pub line_rate_bps: u64,
+    /// Lower limit of rates.
+    pub minimum_rate_bps: u64,
+    /// g: weight of a new observation in alpha, as a shift (1/256 is 8).
+    pub g_shift: u8,
+    /// N: at most one CNP per queue pair in this time.
+    pub cnp_interval_ns: Nanos,
+    /// K: alpha decays when no CNP arrived for this time.
+    pub alpha_interval_ns: Nanos,
+    /// T: time between rate increases.
+    pub increase_interval_ns: Nanos,
+    /// B: bytes between rate increases.
+    pub increase_bytes: u64,
+    /// F: increases by halving the distance before additive ones.
+    pub fast_recovery_steps: u8,
+    /// R_AI: additive increase in bits per second.
+    pub additive_bps: u64,
+    /// R_HAI: hyper increase in bits per second.
+    pub hyper_bps: u64,
+    /// How many bytes may leave at once after the driver was late, or the queue pair had nothing to send: the
+    /// depth of the rate limiter's token bucket. 0 for a driver that is in time, such as a simulator.
+    pub burst_bytes: u32,
+    /// The variant in adapters' firmware, if given: clock ticks instead of a cut with each notification.
+    pub firmware: Option<FirmwareDcqcn>,
+}
+
+/// Differences of adapters' firmware from DCQCN's paper: alpha moves up or down every `alpha_interval_ns`,
+/// depending on whether a notification arrived in it; the rate is cut at most once per `cut_interval_ns`; and
+/// the first step beyond fast recovery is additive, all later ones are hyper, by the clock alone. (Parameters
+/// `rate_reduce_monitor_period`, `dce_tcp_rtt` and `clamp_tgt_rate` of ConnectX; the model is that of HPCC's
+/// authors, SIGCOMM 2019.)
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirmwareDcqcn {
+    /// Least time between cuts.
+    pub cut_interval_ns: Nanos,
+    /// Whether a cut that follows another without an increase between them lowers the target too.
+    pub clamp_target: bool,
+}
+
+impl Default for DcqcnConfig {
+    /// The paper's values, for a 40 Gb/s line (SIGCOMM 2015, section 5.2 and figure 14).
+    fn default() -> Self {
+        Self {
+            line_rate_bps: 40_000_000_000,
+            minimum_rate_bps: 10_000_000,
+            g_shift: 8,
+            cnp_interval_ns: Nanos::from_micros(50),
+            alpha_interval_ns: Nanos::from_micros(55),
+            increase_interval_ns: Nanos::from_micros(55),
+            increase_bytes: 10 << 20,
+            fast_recovery_steps: 5,
+            additive_bps: 40_000_000,
+            hyper_bps: 400_000_000,
+            burst_bytes: 0,
+            firmware: None,
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Dcqcn {
@@ -51,21 +113,6 @@ impl Dcqcn {
             pace: Pace::default(),
             config: config.clone(),
         }
-    }
-
-    pub(crate) fn rate_bps(&self) -> u64 {
-        self.current_bps
-    }
-
-    /// The next deadline for `handle_timeout`; [`Instant::NEVER`] where there is none.
-    #[inline]
-    pub(crate) fn next_clock(&self) -> Instant {
-        self.alpha_at.min(self.cut_at).min(self.increase_at)
-    }
-
-    #[cfg(test)]
-    fn deadline(&self) -> Option<Instant> {
-        Some(self.next_clock()).filter(|at| *at != Instant::NEVER)
     }
 
     /// Cuts the rate (equation 1) and starts recovery anew.
@@ -160,7 +207,37 @@ impl Dcqcn {
     }
 }
 
+impl Parameters for DcqcnConfig {
+    type Control = Dcqcn;
+    const NAME: &'static str = "dcqcn";
+    const SIGNAL: Signal = Signal::Notifications;
+
+    fn control(&self, window_bytes: u32) -> Dcqcn {
+        Dcqcn::new(self, window_bytes)
+    }
+
+    fn notification_interval(&self) -> Nanos {
+        self.cnp_interval_ns
+    }
+
+    fn recovery(&self) -> Nanos {
+        let steps = u64::from(self.fast_recovery_steps);
+        Nanos(self.increase_interval_ns.0.saturating_mul(steps))
+    }
+}
+
 impl Algorithm for Dcqcn {
+    const PACES: bool = true;
+
+    #[inline]
+    fn deadline(&self) -> Instant {
+        self.alpha_at.min(self.cut_at).min(self.increase_at)
+    }
+
+    fn rate_bps(&self) -> Option<u64> {
+        Some(self.current_bps)
+    }
+
     #[inline]
     fn window_packets(&self, mtu: u32) -> u32 {
         packets(self.window_bytes, mtu)
@@ -214,19 +291,22 @@ impl Algorithm for Dcqcn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::FirmwareDcqcn;
+
+    fn due(control: &Dcqcn) -> Option<Instant> {
+        Some(control.deadline()).filter(|at| *at != Instant::NEVER)
+    }
 
     #[test]
     fn the_first_notification_halves_the_rate_and_fast_recovery_closes_half_the_gap_each_step() {
         let config = DcqcnConfig::default();
         let mut control = Dcqcn::new(&config, 1 << 20);
         control.notified(Instant(0));
-        assert_eq!(control.rate_bps(), 20_000_000_000);
+        assert_eq!(control.current_bps, 20_000_000_000);
         let mut now = Instant(0);
         for expected in [30, 35] {
             now = now + config.increase_interval_ns;
             control.handle_timeout(now);
-            assert_eq!(control.rate_bps(), expected * 1_000_000_000);
+            assert_eq!(control.current_bps, expected * 1_000_000_000);
         }
     }
 
@@ -238,17 +318,17 @@ mod tests {
         for control in [&mut late, &mut in_time] {
             control.notified(Instant(0));
         }
-        while let Some(at) = in_time.deadline().filter(|at| *at <= end) {
+        while let Some(at) = due(&in_time).filter(|at| *at <= end) {
             in_time.handle_timeout(at);
         }
-        while late.deadline().is_some_and(|at| at <= end) {
+        while due(&late).is_some_and(|at| at <= end) {
             late.handle_timeout(end);
         }
         assert_eq!(
-            (late.rate_bps(), late.alpha),
-            (in_time.rate_bps(), in_time.alpha)
+            (late.current_bps, late.alpha),
+            (in_time.current_bps, in_time.alpha)
         );
-        assert!(late.rate_bps() > 39_000_000_000 && late.deadline() == in_time.deadline());
+        assert!(late.current_bps > 39_000_000_000 && due(&late) == due(&in_time));
     }
 
     #[test]
@@ -265,7 +345,7 @@ mod tests {
         let line = config.line_rate_bps;
         let mut control = Dcqcn::new(&config, 1 << 20);
         control.notified(Instant(0));
-        assert_eq!(control.rate_bps(), line, "nothing before the clock ticks");
+        assert_eq!(control.current_bps, line, "nothing before the clock ticks");
         for now in [1_000, 2_000, 3_000, 4_000] {
             control.handle_timeout(Instant(now));
         }
@@ -274,16 +354,16 @@ mod tests {
         let alpha = (1.0 - 1.0 / 256.0_f64).powi(4);
         let wanted = line as f64 * (1.0 - alpha / 2.0);
         assert!(
-            (control.rate_bps() as f64 / wanted - 1.0).abs() < 1e-6,
+            (control.current_bps as f64 / wanted - 1.0).abs() < 1e-6,
             "{} b/s, and not {wanted} b/s",
-            control.rate_bps()
+            control.current_bps
         );
         // No notification, no cut; the first step halves the gap to a target that was not lowered.
-        let cut = control.rate_bps();
+        let cut = control.current_bps;
         control.handle_timeout(Instant(8_001));
-        assert_eq!(control.rate_bps(), cut);
+        assert_eq!(control.current_bps, cut);
         control.handle_timeout(Instant(4_001 + config.increase_interval_ns.0));
-        assert_eq!(control.rate_bps(), line.midpoint(cut));
+        assert_eq!(control.current_bps, line.midpoint(cut));
     }
 
     /// The clock of cuts ticks when that of increases does: up by half the way to the line, then down.
@@ -303,10 +383,10 @@ mod tests {
         control.notified(Instant(0));
         let mut now = Instant(0);
         while now.0 < 304_001 {
-            now = control.deadline().unwrap();
+            now = due(&control).unwrap();
             if now.0 == 304_001 {
                 control.notified(now);
-                let (before, alpha) = (control.rate_bps(), control.alpha as f64 / ONE as f64);
+                let (before, alpha) = (control.current_bps, control.alpha as f64 / ONE as f64);
                 control.handle_timeout(now);
                 let raised = before.midpoint(config.line_rate_bps);
                 assert_eq!(
@@ -315,9 +395,9 @@ mod tests {
                 );
                 let wanted = raised as f64 * (1.0 - alpha / 2.0);
                 assert!(
-                    (control.rate_bps() as f64 / wanted - 1.0).abs() < 1e-6,
+                    (control.current_bps as f64 / wanted - 1.0).abs() < 1e-6,
                     "{} b/s, and not {wanted} b/s",
-                    control.rate_bps()
+                    control.current_bps
                 );
                 return;
             }
@@ -347,13 +427,13 @@ mod tests {
         for at in 0..1_000 {
             control.notified(Instant(at));
         }
-        assert_eq!(control.rate_bps(), config.minimum_rate_bps);
+        assert_eq!(control.current_bps, config.minimum_rate_bps);
         let mut now = Instant(1_000);
-        while let Some(at) = control.deadline() {
+        while let Some(at) = due(&control) {
             now = now.max(at);
             control.handle_timeout(now);
             assert!(now.0 < 10_000_000_000, "never recovered: {control:?}");
         }
-        assert_eq!(control.rate_bps(), config.line_rate_bps);
+        assert_eq!(control.current_bps, config.line_rate_bps);
     }
 }

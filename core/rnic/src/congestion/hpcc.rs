@@ -2,11 +2,10 @@
 //! how many bytes they sent and hold, and the sender sets its window so that the busiest link on the path has
 //! a little less in flight than its capacity. Integers only: utilisation is a fraction of 2^16.
 
-use super::Algorithm;
 use super::pace::Pace;
-use crate::config::HpccConfig;
+use super::{Algorithm, Parameters, Signal};
 use crate::telemetry::{HOPS_MAX, Hop};
-use crate::time::Instant;
+use crate::time::{Instant, Nanos};
 
 /// Utilisation of a link that is exactly full.
 const ONE: u64 = 1 << 16;
@@ -16,6 +15,34 @@ const WINDOW_BYTES_MIN: u64 = 64;
 
 /// Nanoseconds times bits: converts bytes in flight to fractions of a link's capacity.
 const BIT_NS: u128 = 8 * 1_000_000_000;
+
+/// Parameters of HPCC, as in its paper's section 3.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HpccConfig {
+    /// Line rate in bits per second: the rate at which a flow starts.
+    pub line_rate_bps: u64,
+    /// T: the base round-trip time in an empty network, a little more than the longest.
+    pub base_rtt_ns: Nanos,
+    /// eta: target utilisation of links, in units of 2^-16.
+    pub eta: u32,
+    /// maxStage: consecutive steps in which the window only grows.
+    pub stages_max: u8,
+    /// W_AI: additive increase in bytes per step.
+    pub additive_bytes: u32,
+}
+
+impl Default for HpccConfig {
+    /// The paper's, for 100 Gb/s (section 5.1).
+    fn default() -> Self {
+        Self {
+            line_rate_bps: 100_000_000_000,
+            base_rtt_ns: Nanos::from_micros(13),
+            eta: (1 << 16) * 95 / 100,
+            stages_max: 5,
+            additive_bytes: 80,
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Hpcc {
@@ -63,7 +90,7 @@ impl Hpcc {
     }
 
     /// R = W / T: the rate that fills the window in a base round trip.
-    pub(crate) fn rate_bps(&self) -> u64 {
+    fn rate(&self) -> u64 {
         let rate =
             u128::from(self.window_bytes) * BIT_NS / u128::from(self.config.base_rtt_ns.0.max(1));
         (rate as u64).clamp(1, self.config.line_rate_bps.max(1))
@@ -127,7 +154,23 @@ impl Hpcc {
     }
 }
 
+impl Parameters for HpccConfig {
+    type Control = Hpcc;
+    const NAME: &'static str = "hpcc";
+    const SIGNAL: Signal = Signal::Telemetry;
+
+    fn control(&self, window_bytes: u32) -> Hpcc {
+        Hpcc::new(self, window_bytes)
+    }
+}
+
 impl Algorithm for Hpcc {
+    const PACES: bool = true;
+
+    fn rate_bps(&self) -> Option<u64> {
+        Some(self.rate())
+    }
+
     fn window_packets(&self, mtu: u32) -> u32 {
         // A packet may be sent while less than the window is in flight, even if it ends beyond it.
         self.window_bytes
@@ -175,7 +218,7 @@ impl Algorithm for Hpcc {
     }
 
     fn paced(&mut self, bytes: u32, now: Instant) -> Instant {
-        let rate = self.rate_bps();
+        let rate = self.rate();
         self.pace.after(bytes, rate, 0, now)
     }
 }
@@ -183,7 +226,6 @@ impl Algorithm for Hpcc {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Nanos;
 
     const T: u64 = 10_000;
 
@@ -225,7 +267,7 @@ mod tests {
             "{}",
             control.window_bytes
         );
-        assert!((control.rate_bps() as f64 / 47.5e9 - 1.0).abs() < 1e-3);
+        assert!((control.rate() as f64 / 47.5e9 - 1.0).abs() < 1e-3);
         // Now the utilisation is on target: nothing changes.
         round_trip(&mut control, 2, 125_000 + 118_750, 0);
         assert!(

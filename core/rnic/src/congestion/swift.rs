@@ -4,10 +4,9 @@
 //! switches on the path, and as the window shrinks. With a window below one packet, a packet is sent now and
 //! then.
 
-use super::Algorithm;
-use crate::config::SwiftConfig;
-use crate::time::Instant;
-use alloc::collections::VecDeque;
+use super::round_trips::RoundTrips;
+use super::{Algorithm, Parameters, Signal};
+use crate::time::{Instant, Nanos};
 
 /// Lower limit of the window: a thousandth of a packet of 4096 bytes, so that progress is always possible.
 const WINDOW_BYTES_MIN: u32 = 4;
@@ -21,19 +20,52 @@ const ONE: u64 = 1 << 16;
 /// Usual initial hop limits of senders: the least of these that is not below the received one is assumed.
 const HOP_LIMITS: [u8; 3] = [64, 128, 255];
 
-/// Limit of packets whose sending time is recorded: with more in flight, some are not measured.
-const MEASURED_MAX: usize = 64;
+/// Parameters of Swift, as in its paper's section 3.1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwiftConfig {
+    /// The target delay, from sending a packet to its acknowledgement, below which the window grows: without
+    /// hops and with a large window.
+    pub target_ns: Nanos,
+    /// Increase of the target per switch on the path.
+    pub hop_ns: Nanos,
+    /// fs_range: the largest increase of the target as the window shrinks; 0 is none.
+    pub flow_range_ns: Nanos,
+    /// fs_min_cwnd: the window at which the increase is largest, in units of 2^-16 packets.
+    pub flow_min: u32,
+    /// fs_max_cwnd: the window from which on there is no increase, in units of 2^-16 packets.
+    pub flow_max: u32,
+    /// ai: additive increase of the window in bytes per round trip.
+    pub additive_bytes: u32,
+    /// beta: multiplicative decrease, in units of 2^-16.
+    pub beta: u32,
+    /// max_mdf: the largest part by which the window shrinks at once, in units of 2^-16.
+    pub decrease_max: u32,
+}
+
+impl Default for SwiftConfig {
+    /// The paper gives few of its constants. Those of htsim's model of it (`sim/swift.cpp`, which calls them
+    /// guesses): 0.8, a half, 0.1 and 100 packets. One packet per round trip, and a target of 25 us that
+    /// neither hops nor windows change by default.
+    fn default() -> Self {
+        Self {
+            target_ns: Nanos::from_micros(25),
+            hop_ns: Nanos(0),
+            flow_range_ns: Nanos(0),
+            flow_min: (1 << 16) / 10,
+            flow_max: 100 << 16,
+            additive_bytes: 4096,
+            beta: (1 << 16) * 4 / 5,
+            decrease_max: 1 << 15,
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Swift {
     config: SwiftConfig,
     window_bytes: u32,
     maximum_bytes: u32,
-    /// Bytes sent and acknowledged since the last loss.
-    sent: u64,
-    acknowledged: u64,
-    /// Sending times, each with the count of bytes sent before it.
-    left: VecDeque<(u64, Instant)>,
+    round_trips: RoundTrips,
     /// Bytes that one packet counts for.
     packet_bytes: u32,
     /// Number of switches on the path, from the hop limit of the last acknowledgement.
@@ -50,24 +82,12 @@ impl Swift {
             config: config.clone(),
             window_bytes: maximum_bytes,
             maximum_bytes,
-            sent: 0,
-            acknowledged: 0,
-            left: VecDeque::with_capacity(MEASURED_MAX),
+            round_trips: RoundTrips::new(),
             packet_bytes: PACKET_BYTES,
             hops: 0,
             delay_ns: 0,
             shrink_at: Instant(0),
         }
-    }
-
-    /// Records the hop limit of an acknowledgement: the return path is assumed to be as long as the forward
-    /// path.
-    pub(crate) fn travelled(&mut self, hop_limit: u8) {
-        let begun = HOP_LIMITS
-            .into_iter()
-            .find(|limit| hop_limit <= *limit)
-            .unwrap_or(hop_limit);
-        self.hops = begun - hop_limit;
     }
 
     /// The target delay in nanoseconds.
@@ -104,37 +124,43 @@ impl Swift {
         self.window_bytes = (self.window_bytes - cut as u32).max(WINDOW_BYTES_MIN);
         self.shrink_at = Instant(now.0 + self.delay_ns);
     }
+}
 
-    /// Retransmitted packets are not measured (Karn's rule).
-    fn forget(&mut self) {
-        self.left.clear();
-        self.acknowledged = self.sent;
+impl Parameters for SwiftConfig {
+    type Control = Swift;
+    const NAME: &'static str = "swift";
+    const SIGNAL: Signal = Signal::Delay;
+
+    fn control(&self, window_bytes: u32) -> Swift {
+        Swift::new(self, window_bytes)
     }
 }
 
 impl Algorithm for Swift {
+    const PACES: bool = true;
+
     fn window_packets(&self, mtu: u32) -> u32 {
         self.window_bytes / mtu
     }
 
     fn sent(&mut self, bytes: u32, now: Instant) {
-        self.sent += u64::from(bytes);
         // Several packets may be sent at once.
         self.packet_bytes = self.packet_bytes.min(bytes);
-        if self.left.len() < MEASURED_MAX {
-            self.left.push_back((self.sent, now));
-        }
+        self.round_trips.sent(bytes, now);
+    }
+
+    /// The return path is assumed to be as long as the forward path.
+    fn travelled(&mut self, hop_limit: u8) {
+        let begun = HOP_LIMITS
+            .into_iter()
+            .find(|limit| hop_limit <= *limit)
+            .unwrap_or(hop_limit);
+        self.hops = begun - hop_limit;
     }
 
     fn acknowledged(&mut self, bytes: u32, now: Instant) {
-        self.acknowledged = (self.acknowledged + u64::from(bytes)).min(self.sent);
-        while let Some((_, at)) = self
-            .left
-            .front()
-            .filter(|(end, _)| *end <= self.acknowledged)
-        {
-            self.delay_ns = now.0.saturating_sub(at.0);
-            self.left.pop_front();
+        if let Some(delay) = self.round_trips.acknowledged(bytes, now) {
+            self.delay_ns = delay;
         }
         let target = self.target_ns();
         if self.delay_ns > target {
@@ -152,12 +178,12 @@ impl Algorithm for Swift {
     }
 
     fn lost(&mut self, now: Instant) {
-        self.forget();
+        self.round_trips.forget();
         self.shrink(u64::from(self.config.decrease_max), now);
     }
 
     fn timed_out(&mut self, _now: Instant) {
-        self.forget();
+        self.round_trips.forget();
         self.window_bytes = self.window_bytes.min(self.packet_bytes);
     }
 
@@ -178,7 +204,6 @@ fn by_root(packets: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Nanos;
 
     /// A packet that is acknowledged after `delay_ns`.
     fn round_trip(control: &mut Swift, now: u64, delay_ns: u64) {

@@ -450,7 +450,8 @@ impl Qp {
         self.completer = Completer::default();
         self.responder.reset();
         self.common.timers.stop_all();
-        self.common.congestion = Control::new(&resources.config);
+        let config = &resources.config;
+        self.common.congestion = Control::new(&config.congestion, config.window_bytes);
         for cq in [self.common.init.send_cq, self.common.init.receive_cq]
             .into_iter()
             .flatten()

@@ -40,6 +40,7 @@ impl NetworkBuilder<'_> {
             ),
             ("swift.additive", nic.swift.additive, BYTES_MAX),
             ("hpcc.additive", nic.hpcc.additive, BYTES_MAX),
+            ("timely.segment", nic.timely.segment, BYTES_MAX),
         ];
         let too_large = |(field, size, most): (&'static str, Size, u64)| -> Option<Wrong> {
             let what = format!("{} bytes are more than {most}, the most", size.0);

@@ -242,7 +242,7 @@ impl Config {
             _ => return Err(line.error("CC_MODE is 1 (DCQCN) or 3 (HPCC)")),
         };
         Err(line.error(format!(
-            "CC_MODE {} is {name}, which rockery does not simulate: set 1 (DCQCN) or 3 (HPCC)",
+            "CC_MODE {} is {name}, which is not imported: set 1 (DCQCN) or 3 (HPCC)",
             self.congestion
         )))
     }

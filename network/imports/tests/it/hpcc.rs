@@ -186,7 +186,7 @@ fn mistakes_of_flows_and_configurations_are_named_with_their_line() {
         ),
         (
             config("CC_MODE 7\n"),
-            "config.txt:1: CC_MODE 7 is TIMELY, which rockery does not simulate",
+            "config.txt:1: CC_MODE 7 is TIMELY, which is not imported",
         ),
         (
             config("\nLINK_DOWN 5 0 1\n"),

@@ -1,16 +1,16 @@
 //! From `[nic.NAME]` to the engine's configuration.
 
+use super::congestion;
 use crate::world::{
     Drives, Headers, HostConfig, Marking, Media, PcieConfig, Processor, StorageConfig,
 };
 use fabric::config::PfcConfig;
 use fabric::{Rate, Span};
 use fabric_file::NamedHost;
-use fabric_file::congestion::{Congestion, Dcqcn};
 use fabric_file::hosts;
 use fabric_file::schema::{NicTable, Pcie, Protocol};
 use fabric_file::uet::Transport;
-use rnic::{CongestionConfig, DcqcnConfig, FirmwareDcqcn, HpccConfig, Mtu, Nanos, SwiftConfig};
+use rnic::Mtu;
 use units::{Bandwidth, Size, Timespan};
 
 /// Bytes around the payload of a packet on the PCIe link: framing 4, header 16 with 64-bit addresses, LCRC 4
@@ -83,7 +83,7 @@ pub(super) fn host(host: &NamedHost, stores: bool, link: Rate, shares: bool) -> 
             },
         },
         levels: base.levels,
-        congestion: congestion(nic, line),
+        congestion: congestion::control(nic, line),
         pcie: nic
             .pcie
             .as_ref()
@@ -91,35 +91,6 @@ pub(super) fn host(host: &NamedHost, stores: bool, link: Rate, shares: bool) -> 
         // What depends on paths is set when all flows are known.
         uet: (nic.transport == Transport::Uet).then(|| super::uet::transport(nic, line)),
         storage: stores.then(|| storage(host)),
-    }
-}
-
-/// Congestion control of an adapter whose port has this line rate in bits per second.
-fn congestion(nic: &NicTable, line: u64) -> CongestionConfig {
-    match nic.congestion {
-        // Ultra Ethernet's transport has its own.
-        Congestion::Off | Congestion::Nscc | Congestion::Rccc | Congestion::NsccRccc => {
-            CongestionConfig::Off
-        }
-        Congestion::Window => CongestionConfig::Adaptive,
-        Congestion::Dcqcn => CongestionConfig::Dcqcn(dcqcn(&nic.dcqcn, line)),
-        Congestion::Swift => CongestionConfig::Swift(SwiftConfig {
-            target_ns: nanos(nic.swift.target),
-            hop_ns: nanos(nic.swift.hop),
-            flow_range_ns: nanos(nic.swift.flow_range),
-            flow_min: (nic.swift.flow_min.0 >> 16) as u32,
-            flow_max: u32::from(nic.swift.flow_max) << 16,
-            additive_bytes: u32::try_from(nic.swift.additive.0).unwrap_or(u32::MAX),
-            beta: (nic.swift.beta.0 >> 16) as u32,
-            decrease_max: (nic.swift.max_decrease.0 >> 16) as u32,
-        }),
-        Congestion::Hpcc => CongestionConfig::Hpcc(HpccConfig {
-            line_rate_bps: line,
-            base_rtt_ns: nanos(nic.hpcc.base_rtt),
-            eta: (nic.hpcc.utilisation.0 >> 16) as u32,
-            stages_max: nic.hpcc.stages,
-            additive_bytes: u32::try_from(nic.hpcc.additive.0).unwrap_or(u32::MAX),
-        }),
     }
 }
 
@@ -190,31 +161,6 @@ fn short(size: Size) -> u16 {
     u16::try_from(size.0).unwrap_or(u16::MAX)
 }
 
-fn nanos(time: Timespan) -> Nanos {
-    Nanos(time.0.0.div_ceil(1_000))
-}
-
-fn dcqcn(file: &Dcqcn, line_rate_bps: u64) -> DcqcnConfig {
-    DcqcnConfig {
-        line_rate_bps,
-        minimum_rate_bps: file.minimum_rate.0.bps(),
-        // g is a power of two: 2^-32 has 32 leading places behind the point.
-        g_shift: (32 - file.g.0.max(1).ilog2()) as u8,
-        cnp_interval_ns: nanos(file.cnp_interval),
-        alpha_interval_ns: nanos(file.alpha_interval),
-        increase_interval_ns: nanos(file.increase_interval),
-        increase_bytes: file.increase_bytes.0,
-        fast_recovery_steps: file.fast_recovery_steps,
-        additive_bps: file.additive_rate.0.bps(),
-        hyper_bps: file.hyper_rate.0.bps(),
-        burst_bytes: 0,
-        firmware: file.cut_interval.map(|cut| FirmwareDcqcn {
-            cut_interval_ns: nanos(cut),
-            clamp_target: file.clamp_target,
-        }),
-    }
-}
-
 /// Bits per second that a PCIe link moves before its packets' headers, as drivers print it (`126.024 Gb/s`
 /// for
 /// 4.0 x8): the line code taken off.
@@ -281,7 +227,6 @@ pub fn pcie_name(link: &Pcie) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::Ratio;
 
     #[test]
     fn slots_carry_what_drivers_print() {
@@ -307,22 +252,5 @@ mod tests {
                 / 1_000_000,
             14_628
         );
-    }
-
-    #[test]
-    fn g_is_a_shift() {
-        for (g, shift) in [(1_u64 << 24, 8), (1 << 28, 4), (1 << 31, 1)] {
-            assert_eq!(
-                dcqcn(
-                    &Dcqcn {
-                        g: Ratio(g),
-                        ..Dcqcn::default()
-                    },
-                    1
-                )
-                .g_shift,
-                shift
-            );
-        }
     }
 }

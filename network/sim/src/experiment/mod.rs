@@ -3,6 +3,7 @@
 mod adapter;
 mod arrivals;
 mod collective;
+mod congestion;
 mod connections;
 mod file_table;
 mod flow_list;
@@ -108,6 +109,7 @@ impl Experiment {
     fn with_paths(document: &Document, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
         let mut experiment = Self::unmeasured(document, files)?;
         experiment.measure_round_trips();
+        congestion::check_ends(document, &experiment)?;
         Ok(experiment)
     }
 

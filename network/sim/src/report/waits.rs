@@ -7,7 +7,7 @@ use crate::experiment::{Experiment, Paths};
 use crate::world::{Flow, Results};
 use fabric::Span;
 use fabric::topology::{End, Node};
-use rnic::CongestionConfig;
+use rnic::{CongestionConfig, Signal};
 use std::collections::BTreeSet;
 
 /// A sender that can have this part of its link's rate is not held back by its window.
@@ -34,18 +34,18 @@ pub(super) fn waits(experiment: &Experiment, results: &Results, workload: usize)
     if let Some(why) = sender.held_back(experiment) {
         return Some(why);
     }
-    let name = match experiment.scenario.hosts[first.from as usize].congestion {
-        CongestionConfig::Dcqcn(_) => "dcqcn",
-        CongestionConfig::Swift(_) => "swift",
-        CongestionConfig::Hpcc(_) => "hpcc",
-        CongestionConfig::Adaptive => "window",
-        CongestionConfig::Off => return None,
-    };
+    let control = &experiment.scenario.hosts[first.from as usize].congestion;
+    if *control == CongestionConfig::Off {
+        return None;
+    }
+    let name = control.name();
     let notifications: u64 = own().map(|(_, result)| result.sender.rp_cnp_handled).sum();
-    match (name, notifications) {
-        ("swift" | "hpcc", _) => Some(format!("its congestion control, {name}, slows it down")),
+    match (control.signal(), notifications) {
+        (Signal::Delay | Signal::Telemetry | Signal::Echoes, _) => {
+            Some(format!("its congestion control, {name}, slows it down"))
+        }
         (_, 0) => None,
-        (name, count) => Some(format!(
+        (_, count) => Some(format!(
             "its congestion control, {name}, slowed it down at {}",
             super::counted(count, "notification", "notifications")
         )),

@@ -9,7 +9,7 @@ use fabric::config::{CLASSES, PfcConfig, SwitchConfig};
 use fabric::lanes::DELIMITER_BYTES;
 use fabric::topology::Topology;
 use fabric::{FRAME_OVERHEAD_BYTES, Rate, Span, Spread, TELEMETRY_BYTES, Time};
-use rnic::{CongestionConfig, Mtu};
+use rnic::{CongestionConfig, Mtu, Signal};
 use std::sync::Arc;
 
 /// Everything that a run depends on. The same scenario gives the same results, whatever `threads`.
@@ -423,8 +423,8 @@ impl HostConfig {
 impl HostConfig {
     /// Bytes of each packet for telemetry by switches; 0 unless its congestion control uses it.
     pub const fn telemetry_bytes(&self) -> u32 {
-        match self.congestion {
-            CongestionConfig::Hpcc(_) => TELEMETRY_BYTES,
+        match self.congestion.signal() {
+            Signal::Telemetry => TELEMETRY_BYTES,
             _ => 0,
         }
     }

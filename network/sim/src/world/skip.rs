@@ -124,13 +124,7 @@ impl Skipper {
 /// How long a sender takes from one reduction of its rate to the state in which the rate grows at its
 /// slowest: windows have to be longer, or that growth looks steady.
 fn recovery(congestion: &CongestionConfig) -> Span {
-    match congestion {
-        CongestionConfig::Dcqcn(config) => {
-            let steps = u64::from(config.fast_recovery_steps) * RECOVERIES;
-            Span::from_ns(config.increase_interval_ns.0.saturating_mul(steps))
-        }
-        _ => Span::ZERO,
-    }
+    Span::from_ns(congestion.recovery().0.saturating_mul(RECOVERIES))
 }
 
 /// The rate of a flow: what so many alike flows delivered in the last blocks.

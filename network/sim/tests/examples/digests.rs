@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// Runs of all congestion controls, of queues with and without pauses and marks, of paths, collectives and
 /// storage. The first part of a name is that of the file.
-const EXAMPLES: [&str; 25] = [
+const EXAMPLES: [&str; 27] = [
     "around.toml",
     "collectives/all-reduce.toml",
     "collectives/gpt.toml",
@@ -24,10 +24,12 @@ const EXAMPLES: [&str; 25] = [
     "incast-thresholds.toml",
     "incast.toml",
     "incast/dcqcn.toml",
+    "incast/dctcp.toml",
     "incast/hpcc.toml",
     "incast/ring.toml",
     "incast/storm.toml",
     "incast/swift.toml",
+    "incast/timely.toml",
     "incast/watchdog.toml",
     "infiniband/ring.toml",
     "nvme/rdma.toml",

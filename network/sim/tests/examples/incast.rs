@@ -124,6 +124,60 @@ fn swift_holds_the_queue_at_its_target() {
     assert_eq!((pauses, ran.dropped()), (0, 0));
 }
 
+/// RFC 8257, section 1: windows are cut by how many packets are marked, so that the line stays full at a
+/// short queue, about the threshold at which switches mark. Shares are fair.
+#[test]
+fn dctcp_holds_the_queue_at_the_threshold_of_marks() {
+    let sets = [("duration", "40ms")];
+    let ran = run_with("incast/dctcp.toml", &sets, |experiment| {
+        experiment.scenario.watch.sample_every = Some(Span::from_us(20));
+    });
+    let [incast, victim] = &ran.report.workloads[..] else {
+        panic!("two workloads")
+    };
+    let load = incast.goodput_bps / (40e9 * 1024.0 / 1106.0);
+    assert!(load > 0.97, "{load} of the line");
+    assert!(incast.fairness.unwrap() > 0.95, "{:?}", incast.fairness);
+    assert!(victim.slowdown.unwrap().p50 < 2.0, "{:?}", victim.slowdown);
+    let (mean, most) = queue_at(&ran, "leaf1:0", 10_000.0);
+    // Each of 16 windows grows by a packet in the round trip in which the marks are under way.
+    assert!(
+        (90_000.0..120_000.0 + 16.0 * 1106.0).contains(&mean) && most < 180_000.0,
+        "{mean} bytes on average, {most} at most"
+    );
+    let notifications: u64 = ran
+        .results
+        .flows
+        .iter()
+        .map(|flow| flow.sender.rp_cnp_handled)
+        .sum();
+    assert_eq!(
+        (notifications, ran.dropped()),
+        (0, 0),
+        "acknowledgements say it"
+    );
+}
+
+/// TIMELY's paper, section 4: round trips stay between its two limits, and the line is full.
+#[test]
+fn timely_holds_round_trips_between_its_limits() {
+    let sets = [("duration", "40ms")];
+    let ran = run_with("incast/timely.toml", &sets, |experiment| {
+        experiment.scenario.watch.sample_every = Some(Span::from_us(20));
+    });
+    let incast = &ran.report.workloads[0];
+    let load = incast.goodput_bps / (40e9 * 1024.0 / 1106.0);
+    assert!(load > 0.8, "{load} of the line");
+    assert!(incast.fairness.unwrap() > 0.8, "{:?}", incast.fairness);
+    let (mean, most) = queue_at(&ran, "leaf1:0", 10_000.0);
+    // 5 bytes per nanosecond.
+    assert!(
+        mean < 5.0 * 500_000.0 && most < 16.0 * 262_144.0 * 1.1,
+        "{mean} bytes on average, {most} at most: above 500 us"
+    );
+    assert_eq!(ran.dropped(), 0);
+}
+
 /// Swift's paper, section 3.1: the target grows with the switches on the way, and as windows shrink, so that
 /// many senders share a longer queue.
 #[test]

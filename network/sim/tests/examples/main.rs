@@ -5,6 +5,7 @@ mod classes;
 mod crs504;
 mod digests;
 mod functions;
+mod guide;
 mod incast;
 mod infiniband;
 mod life;

@@ -28,6 +28,30 @@ fn notes(text: &str) -> Vec<String> {
     report.notes
 }
 
+#[test]
+fn both_ends_of_a_connection_echo_marks_or_none() {
+    let ends = |from: &str, to: &str| {
+        format!(
+            "[[host]]\nname = \"h1\"\nnic = \"one\"\n[nic.one]\ncongestion = \"{from}\"\n\
+             [nic.default]\ncongestion = \"{to}\"\n\
+             [[workload]]\nfrom = [\"h1\"]\nto = [\"h0\"]\n"
+        )
+    };
+    let said = refused(&ends("dctcp", "swift"), &[]);
+    assert!(
+        said.contains("nic.default.congestion: h1 has \"dctcp\", and h0 has \"swift\""),
+        "{said}"
+    );
+    let said = refused(&ends("dcqcn", "dctcp"), &[]);
+    assert!(
+        said.contains("nic.one.congestion: h1 has \"dcqcn\", and h0 has \"dctcp\""),
+        "{said}"
+    );
+    for pair in [["dctcp", "dctcp"], ["timely", "dcqcn"]] {
+        assert!(experiment(&ends(pair[0], pair[1]), &[]).is_ok(), "{pair:?}");
+    }
+}
+
 const INCAST: &str = "[[workload]]\nfrom = [\"h[1-3]\"]\nto = [\"h0\"]\n";
 
 #[test]

@@ -77,6 +77,9 @@ impl Completer {
         if !is_expected || !self.check_msn(cx, requester, packet) {
             return drop_unexpected(cx);
         }
+        if packet.becn {
+            cx.qp.congestion.echoed();
+        }
         let psn = packet.psn;
         match packet.message {
             Message::Acknowledge(aeth) => self.handle_acknowledge(cx, requester, psn, aeth),

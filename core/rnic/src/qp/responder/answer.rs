@@ -272,13 +272,10 @@ impl Responder {
             &Answer::Acknowledge { psn, syndrome, msn } => {
                 self.answers.pop();
                 cx.resources.port.counters.sent_acks += 1;
-                send(
-                    cx,
-                    psn,
-                    Message::Acknowledge(Aeth { syndrome, msn }),
-                    Gather::EMPTY,
-                    sink,
-                );
+                let message = Message::Acknowledge(Aeth { syndrome, msn });
+                let mut packet = answer_packet(cx, psn, message);
+                packet.becn = core::mem::take(&mut self.echo);
+                send_packet(cx, &packet, Gather::EMPTY, sink);
             }
             &Answer::Atomic {
                 psn, original, msn, ..
@@ -424,10 +421,26 @@ fn send(
     payload: Gather<'_>,
     sink: &mut impl Sink,
 ) -> bool {
+    let packet = answer_packet(cx, psn, message);
+    send_packet(cx, &packet, payload, sink)
+}
+
+#[inline(always)]
+fn answer_packet(cx: &Context<'_>, psn: Psn, message: Message) -> Packet {
     let mut packet = Packet::new(cx.qp.service(), cx.qp.attr.destination, psn, message);
     packet.pkey = cx.resources.partition(cx.qp.attr.pkey_index);
+    packet
+}
+
+#[inline(always)]
+fn send_packet(
+    cx: &mut Context<'_>,
+    packet: &Packet,
+    payload: Gather<'_>,
+    sink: &mut impl Sink,
+) -> bool {
     let length = payload.len();
-    let sent = sink.send(&cx.qp.path, &packet, payload).is_ok();
+    let sent = sink.send(&cx.qp.path, packet, payload).is_ok();
     if sent {
         cx.count_sent(length);
     }

@@ -70,6 +70,8 @@ pub(crate) struct Responder {
     established: bool,
     /// Whether a congestion notification is to be sent.
     notify: bool,
+    /// Whether the next acknowledgement is to say that a packet was marked.
+    echo: bool,
     inbound: Option<Inbound>,
     /// The receive that the SEND in progress fills.
     receive: Option<u64>,
@@ -189,6 +191,7 @@ impl Responder {
             atomics: VecDeque::new(),
             answers: Answers::default(),
             notify: false,
+            echo: false,
             notify_after: Instant::default(),
             window: None,
             proxy_for: None,

@@ -1,7 +1,7 @@
 //! Congestion notification packets (IBTA A17.9.3): the notification point's side.
 
 use super::Responder;
-use crate::config::CongestionConfig;
+use crate::congestion::Signal;
 use crate::memory::Gather;
 use crate::qp::attr::QpType;
 use crate::qp::context::Context;
@@ -10,23 +10,19 @@ use crate::sink::Sink;
 use crate::time::Nanos;
 use wire::{Message, Packet, Psn, Service};
 
-/// Default of the least interval between two congestion notifications per queue pair, where the configuration
-/// sets none (DCQCN paper, section 5: N = 50 us).
-const NOTIFICATION_INTERVAL: Nanos = Nanos::from_micros(50);
-
 /// Least time between two congestion notifications to one queue pair.
 pub(in crate::qp) fn notification_interval(cx: &Context<'_>) -> Nanos {
-    match &cx.resources.config.congestion {
-        CongestionConfig::Dcqcn(dcqcn) => dcqcn.cnp_interval_ns,
-        _ => NOTIFICATION_INTERVAL,
-    }
+    cx.resources.config.congestion.notification_interval()
 }
 
 impl Responder {
-    /// Handles a marked packet: its sender is notified, but not more often than the interval allows.
+    /// Handles a marked packet: its sender is notified, but not more often than the interval allows. An
+    /// algorithm that counts marks is told of each in the packet's acknowledgement.
     pub(in crate::qp) fn congestion_seen(&mut self, cx: &mut Context<'_>) {
         cx.resources.port.counters.np_ecn_marked_roce_packets += 1;
-        if cx.qp.kind != QpType::Ud && cx.now >= self.notify_after {
+        if cx.qp.is_reliable() && cx.resources.config.congestion.signal() == Signal::Echoes {
+            self.echo = true;
+        } else if cx.qp.kind != QpType::Ud && cx.now >= self.notify_after {
             self.notify = true;
             self.notify_after = cx.now + notification_interval(cx);
         }

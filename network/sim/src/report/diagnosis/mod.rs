@@ -15,7 +15,7 @@ use crate::world::{HostConfig, Marking};
 use fabric::config::{CLASSES, ClassMap, Profile};
 use fabric::topology::{End, Node};
 use fabric_file::NamedSwitch;
-use rnic::CongestionConfig;
+use rnic::Signal;
 
 /// The part of the time that a port is paused from which on it is a storm.
 const STORM_PART: f64 = 0.25;
@@ -318,10 +318,7 @@ impl View<'_> {
                 "nic.NAME.ecn = true (ToS 106 for DSCP 26)".to_owned(),
             ));
         }
-        if matches!(
-            sender.congestion,
-            CongestionConfig::Off | CongestionConfig::Adaptive
-        ) {
+        if sender.congestion.signal() == Signal::Loss {
             let cause =
                 "switches mark, and adapters have no congestion control that reacts to marks"
                     .to_owned();
