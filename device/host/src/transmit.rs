@@ -202,8 +202,9 @@ impl Transmitter {
         if unbound.is_some() {
             sent = socket.send(&way.route, packets, batch.segment);
         }
-        // A route whose checksums only hardware could compute: IPsec, some tunnels, and before Linux 6.11
-        // each interface that computes none. One packet at a time, from now on.
+        // The kernel divides a batch only where the interface computes the checksums of its packets. Routes
+        // through IPsec and some tunnels have none that does, and before Linux 6.11 interfaces without
+        // checksum offload are refused too. Packets leave one at a time, from now on.
         if let Err(error) = &sent
             && batch.segments > 1
             && error.raw_os_error() == Some(libc::EIO)

@@ -224,7 +224,8 @@ mod tests {
         control.window_end = u64::MAX;
         round_trip(&mut control, PACKETS);
         assert_eq!(control.window_packets(PACKET), PACKETS * 3 / 4);
-        // The second cut is the first packet's of the next window, whose others let the window grow by one.
+        // The first packet of the next window is marked, and cuts again. The others are not, and let the
+        // window grow by a packet.
         round_trip(&mut control, 1);
         assert_eq!(control.window_packets(PACKET), PACKETS * 9 / 16 + 1);
     }

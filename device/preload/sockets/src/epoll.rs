@@ -273,28 +273,45 @@ fn without_wakeup(epoll: &Epoll, events: &mut [epoll_event], count: usize) -> us
 }
 
 /// Waits once if the epoll has rsockets; `None` if it has none.
+///
+/// # Safety
+/// `events` is NULL, or has room for `room` events.
 #[inline(never)]
-fn wait_for_rsockets(
+unsafe fn wait_for_rsockets(
     number: c_int,
-    events: &mut [epoll_event],
+    events: *mut epoll_event,
+    room: usize,
     left: Option<Duration>,
 ) -> Option<c_int> {
     let epoll = find(number)?;
+    if events.is_null() {
+        set_errno(libc::EFAULT);
+        return Some(-1);
+    }
+    // SAFETY: by this function's contract, `events` has room for `room` events.
+    let events = unsafe { core::slice::from_raw_parts_mut(events, room) };
     Some(wait_once(number, &epoll, events, milliseconds(left)))
 }
 
 /// Removes the wake-up event from what a wait in the kernel returned, where the first rsocket was added
 /// meanwhile.
+///
+/// # Safety
+/// The kernel has written as many events as it returned.
 #[inline(never)]
-fn without_first_wakeup(number: c_int, events: &mut [epoll_event], returned: c_int) -> c_int {
+unsafe fn without_first_wakeup(number: c_int, events: *mut epoll_event, returned: c_int) -> c_int {
     match (find(number), usize::try_from(returned)) {
-        (Some(epoll), Ok(count)) => without_wakeup(&epoll, events, count) as c_int,
+        (Some(epoll), Ok(count @ 1..)) => {
+            // SAFETY: by this function's contract, the kernel has written `count` events.
+            let events = unsafe { core::slice::from_raw_parts_mut(events, count) };
+            without_wakeup(&epoll, events, count) as c_int
+        }
         _ => returned,
     }
 }
 
 /// # Safety
-/// `events` has room for `most` events.
+/// `events` is NULL, or has room for `most` events.
 unsafe fn wait(number: c_int, events: *mut epoll_event, most: c_int, time_ms: c_int) -> c_int {
     let limit = u64::try_from(time_ms)
         .ok()
@@ -305,14 +322,15 @@ unsafe fn wait(number: c_int, events: *mut epoll_event, most: c_int, time_ms: c_
     };
     loop {
         let left = limit.map(|limit| limit.saturating_duration_since(Instant::now()));
-        // SAFETY: by this function's contract, `events` has room for `most` events.
-        let all = unsafe { core::slice::from_raw_parts_mut(events, room) };
-        let count = wait_for_rsockets(number, all, left).unwrap_or_else(|| {
-            let (signals, time_ms) = (core::ptr::null(), milliseconds(left));
-            // SAFETY: by this function's contract, `events` has room for `most` events.
-            let returned = unsafe { real::epoll_pwait(number, events, most, time_ms, signals) };
-            without_first_wakeup(number, all, returned)
-        });
+        // SAFETY: by this function's contract, `events` has room for `most` events, or is NULL, as it may be
+        // for the kernel, which says so.
+        let count = unsafe {
+            wait_for_rsockets(number, events, room, left).unwrap_or_else(|| {
+                let (signals, time_ms) = (core::ptr::null(), milliseconds(left));
+                let returned = real::epoll_pwait(number, events, most, time_ms, signals);
+                without_first_wakeup(number, events, returned)
+            })
+        };
         if count != 0 || left.is_some_and(|left| left.is_zero()) {
             return count;
         }

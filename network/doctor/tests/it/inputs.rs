@@ -31,7 +31,7 @@ pub(crate) fn ports(intent: &Intent) -> Vec<&str> {
     intent.ports.iter().map(|port| port.name.as_str()).collect()
 }
 
-const EOS: &str = "qos map dscp 26 to traffic-class 3
+pub(crate) const EOS: &str = "qos map dscp 26 to traffic-class 3
 qos profile ROCE
    priority-flow-control on
    priority-flow-control priority 3 no-drop

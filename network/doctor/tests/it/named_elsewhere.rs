@@ -4,21 +4,7 @@
 use doctor::{check, judged_switch};
 use vendors::{Area, Dialect, Remedy};
 
-use super::inputs::{asked, only, rules, switch, with};
-
-const EOS: &str = "qos map dscp 26 to traffic-class 3
-qos profile ROCE
-   priority-flow-control on
-   priority-flow-control priority 3 no-drop
-   tx-queue 3
-      no priority
-      bandwidth percent 50
-      random-detect ecn minimum-threshold 150 kbytes maximum-threshold 1500 kbytes weight 0
-interface Ethernet1
-   mtu 9214
-   qos trust dscp
-   service-profile ROCE
-";
+use super::inputs::{EOS, asked, only, rules, switch, with};
 
 #[test]
 fn an_eos_profile_that_no_line_defines_leaves_pfc_marks_and_queues_unknown() {

@@ -15,8 +15,8 @@ const ALL_DEFAULT: &[(&str, u8)] = &[("class-default", 0)];
 /// Policies of type network-qos without a lossless class, with the MTU of a port without configuration.
 const NETWORK: [&str; 2] = ["default-nq-policy", "default-8q-nq-policy"];
 
-/// Policies of type queuing that have one strict queue, 7, whose other packets are all of the default queue
-/// (`show policy-map interface` of Nexus 9000).
+/// Policies of type queuing with queue 7 strict and the default queue for all other packets (`show
+/// policy-map interface` of Nexus 9000).
 const OUTPUT: [&str; 1] = ["default-8q-out-policy"];
 
 /// Whether a name is of a policy of the device: sites copy such a policy before they change it.
@@ -24,7 +24,7 @@ pub(crate) fn is_system(name: &str) -> bool {
     name.starts_with("default-") || name.starts_with("fcoe-default-")
 }
 
-/// What is said of a policy that the text does not have.
+/// The message about a policy that the configuration attaches and does not define.
 pub(super) fn missing(kind: &str, name: &str) -> String {
     match is_system(name) {
         true => format!(

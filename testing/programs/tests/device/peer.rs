@@ -27,8 +27,8 @@ fn both_directions(mtu: u32) {
         perftest::expect(&theirs, &ours, line);
         perftest::expect(&ours, &theirs, line);
     }
-    // With a rule of packets, which is of none of these, packets leave one by one. The kernel drops those
-    // whose ICRC is that of a packet of a segmented send, and datagrams are not sent again.
+    // A rule of packets that none of these matches makes packets leave one by one. Each then needs the ICRC
+    // of a single packet, or the kernel drops it, and datagrams are not sent again.
     let other = &["--fault", "packet: drop peer 192.0.2.1"];
     let ours = ours.with(&Rockery::with_options(other));
     perftest::expect(&theirs, &ours, "ib_send_bw -c UD -n 50 -s 1024");

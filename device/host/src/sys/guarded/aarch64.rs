@@ -205,7 +205,8 @@ mod tests {
     }
 
     impl Kind {
-        /// Adds one, and one more by a swap if nobody came between; returns what was added.
+        /// Adds one, and one more by a swap if no other thread has changed the cell meanwhile; returns what
+        /// was added.
         fn add_and_swap(&self, cell: &AtomicU64) -> u64 {
             let (mut before, mut found, at) = (0, 0, cell.as_ptr().cast());
             // SAFETY: a cell of this test, at a multiple of eight.

@@ -59,8 +59,8 @@ impl View<'_> {
         vec![finding(Severity::Slow, seen, cause, instead)]
     }
 
-    /// Switches one of whose paths to a destination is full, with a queue, while another one of equal cost is
-    /// not: that of each switch with the widest gap.
+    /// Switches that have several paths of equal cost to a destination, of which one is full, with a queue,
+    /// and another one is not: for each switch the paths with the widest gap.
     pub(super) fn uneven_paths(&self) -> Vec<Finding> {
         let network = &self.experiment.network;
         let why = match network.spread {
